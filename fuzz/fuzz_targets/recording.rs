@@ -2,7 +2,7 @@
 
 #![no_main]
 
-use traffic::{Place, Recording, RecordedKind};
+use traffic::{RecordedKind, RecordedPlace, Recording};
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
     if let Ok(read) = Recording::from_bytes(data.to_vec(), "fuzz") {
@@ -12,7 +12,7 @@ libfuzzer_sys::fuzz_target!(|data: &[u8]| {
                 places.push(from);
             }
             for place in places {
-                if let Place::Region(index, offset) = place {
+                if let RecordedPlace::Region(index, offset) = place {
                     assert!(offset + u64::from(step.bytes) <= read.regions[usize::from(index)].bytes);
                 }
             }

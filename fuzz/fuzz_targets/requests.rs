@@ -2,13 +2,13 @@
 
 #![no_main]
 
-use traffic::Requests;
+use traffic::RequestTrace;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    if let Ok(read) = Requests::from_bytes(data.to_vec(), "fuzz", None) {
+    if let Ok(read) = RequestTrace::from_bytes(data.to_vec(), "fuzz", None) {
         let mut binary = Vec::new();
         read.to_binary(&mut binary).unwrap();
-        let again = Requests::from_bytes(binary, "fuzz", None).unwrap();
+        let again = RequestTrace::from_bytes(binary, "fuzz", None).unwrap();
         assert_eq!((again.writes, again.clocks), (read.writes, read.clocks));
         assert!(again.addresses.iter().zip(&read.addresses).all(|(a, b)| *a == b & !1));
     }

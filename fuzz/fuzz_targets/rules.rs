@@ -2,10 +2,10 @@
 
 #![no_main]
 
-use traffic::Rules;
+use traffic::FilterRules;
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    if let Ok(read) = Rules::from_bytes(data.to_vec(), "fuzz") {
+    if let Ok(read) = FilterRules::from_bytes(data.to_vec(), "fuzz") {
         for rule in &read.rules {
             assert_eq!(rule.to_string().parse(), Ok(*rule));
         }

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
 from wirespeed import quantities as q
-from wirespeed.summary_types import Level, RoutingTable, Status, Summary, Traffic
+from wirespeed.summary_types import LevelSummary, RoutingTable, RunStatus, Summary, TrafficSummary
 
 Family = Literal["io", "wait", "core", "private", "shared", "dram", "other"]
 
@@ -246,7 +246,7 @@ def mark(summary: Summary) -> Mark:
     return _MARKS[status(summary)]
 
 
-def status(summary: Summary) -> Status | None:
+def status(summary: Summary) -> RunStatus | None:
     """What came of what was offered; None where no packet was measured, or nothing says."""
     if not summary.get("packets"):
         return None
@@ -266,7 +266,7 @@ def status(summary: Summary) -> Status | None:
     return "line_rate" if is_line else "carries"
 
 
-_MARKS: Final[Mapping[Status | None, Mark]] = {
+_MARKS: Final[Mapping[RunStatus | None, Mark]] = {
     "line_rate": Mark("✓", "good"),
     "carries": Mark("✓", "good"),
     "rejects": Mark("!", "open"),
@@ -330,7 +330,7 @@ def loss_is_known(summary: Summary) -> bool:
     return (summary.get("verdict") or {}).get("loss_is_known") is not False
 
 
-def levels(summary: Summary) -> list[Level]:
+def levels(summary: Summary) -> list[LevelSummary]:
     """The levels of the memory system that the machine has: without I/O ways there is no DDIO."""
     has_ddio = (summary.get("machine") or {}).get("io_ways") != 0
     return [level for level in summary.get("levels") or [] if has_ddio or level.get("name") != "DDIO"]
@@ -452,9 +452,9 @@ def partial_text(summary: Summary) -> str | None:
     return f"The run was stopped early; the numbers hold for the {q.count(packets)} packets measured up to that point."
 
 
-def damages(summary: Summary) -> list[tuple[str, Traffic | RoutingTable]]:
+def damages(summary: Summary) -> list[tuple[str, TrafficSummary | RoutingTable]]:
     """The inputs in which something could not be read, each with a name for people."""
-    parts: list[tuple[str, Traffic | RoutingTable]] = [
+    parts: list[tuple[str, TrafficSummary | RoutingTable]] = [
         ("input", summary.get("traffic") or {}),
         ("routing table", summary.get("table") or {}),
     ]

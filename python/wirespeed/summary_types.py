@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Literal, TypedDict
 
 # How a run ended.
-Status = Literal[
+RunStatus = Literal[
     # Line rate was offered, and nothing was lost.
     "line_rate",
     # Less than line rate was offered, and nothing was lost.
@@ -27,10 +27,10 @@ Status = Literal[
 ]
 
 
-class Verdict(TypedDict, total=False):
+class RunVerdict(TypedDict, total=False):
     """The answer in words."""
 
-    status: Status
+    status: RunStatus
     """How the run ended."""
     keeps_wire_speed: bool | None
     """Whether line rate was carried without loss; null where that was not tried: less was offered, much of it was
@@ -59,7 +59,7 @@ WarmUpEnd = Literal[
 ]
 
 
-class WarmUp(TypedDict, total=False):
+class WarmUpSummary(TypedDict, total=False):
     """What was cut at the start, and why."""
 
     packets: int
@@ -148,7 +148,7 @@ class PacketClass(TypedDict, total=False):
     """Mean nanoseconds a packet by reason."""
 
 
-class Level(TypedDict, total=False):
+class LevelSummary(TypedDict, total=False):
     """One level of the memory system.
 
     For DDIO a hit is a device write in place; for DMA reads it is a read that a cache served.
@@ -175,7 +175,7 @@ class LlcByCores(TypedDict, total=False):
     """Misses over lookups."""
 
 
-class Class(TypedDict, total=False):
+class ClassSummary(TypedDict, total=False):
     """A class of service that is set, and what all who are in it did."""
 
     clos: int
@@ -211,7 +211,7 @@ class CopyTable(TypedDict, total=False):
     """
 
 
-class CopyEngine(TypedDict, total=False):
+class CopyEngineSummary(TypedDict, total=False):
     """What the copy engine did. Its device accesses count in the levels `DDIO` and `DMA read`."""
 
     by: str
@@ -227,8 +227,8 @@ class CopyEngine(TypedDict, total=False):
 
 
 # One direction of a link between sockets.
-Link = TypedDict(
-    "Link",
+LinkSummary = TypedDict(
+    "LinkSummary",
     {
         # The socket that it leaves.
         "from": int,
@@ -258,7 +258,7 @@ class Sockets(TypedDict, total=False):
     """Lines that came from a private cache of another socket."""
     remote_writes: int
     """Lines written to another socket's DRAM."""
-    links: list[Link]
+    links: list[LinkSummary]
     """Each direction of each link."""
 
 
@@ -273,7 +273,7 @@ class Supplied(TypedDict, total=False):
     """Shared."""
 
 
-class Snooping(TypedDict, total=False):
+class SnoopingSummary(TypedDict, total=False):
     """What snooping did."""
 
     broadcasts: int
@@ -418,7 +418,7 @@ class DramEnergy(TypedDict, total=False):
     """Standby, rows open or closed."""
 
 
-class Dram(TypedDict, total=False):
+class DramSummary(TypedDict, total=False):
     """DRAM accesses by what they met in the row buffer, and how the data bus spent its time."""
 
     reads: int
@@ -466,7 +466,7 @@ class Pcie(TypedDict, total=False):
     """What the link carries each way, framing and headers included."""
 
 
-class Core(TypedDict, total=False):
+class CoreSummary(TypedDict, total=False):
     """One core: shares of time, and its work per packet."""
 
     core: int
@@ -489,7 +489,7 @@ class Core(TypedDict, total=False):
     """Busy cycles a packet."""
 
 
-class Mempool(TypedDict, total=False):
+class MempoolSummary(TypedDict, total=False):
     """The pool of packet buffers."""
 
     size: int
@@ -500,7 +500,7 @@ class Mempool(TypedDict, total=False):
     """Mbufs that drivers wanted in vain, counted at each try."""
 
 
-class PacketBuffer(TypedDict, total=False):
+class PacketBufferSummary(TypedDict, total=False):
     """What the allocator of `[buffer]` did."""
 
     allocation: str
@@ -563,7 +563,7 @@ class CurvePoint(TypedDict, total=False):
     """The sojourn that 99 % do not exceed."""
 
 
-class Interval(TypedDict, total=False):
+class IntervalSummary(TypedDict, total=False):
     """One interval of the run's time series: packets by their arrival, cores and memory by when they worked.
 
     The table `series` has a column for each field.
@@ -626,7 +626,7 @@ class ControlInterval(TypedDict, total=False):
     """Bytes of LLC that devices, receiving cores, working cores and others have brought in."""
 
 
-class Policy(TypedDict, total=False):
+class PolicySummary(TypedDict, total=False):
     """The policy that set the LLC's ways, and what came of it."""
 
     kind: str
@@ -672,7 +672,7 @@ Trial = TypedDict(
 )
 
 
-class Search(TypedDict, total=False):
+class SearchSummary(TypedDict, total=False):
     """A search by RFC 2544: the highest load at which the loss is within `loss_limit`, and its trials."""
 
     kind: str
@@ -693,7 +693,7 @@ class Search(TypedDict, total=False):
     """All of them, in their order."""
 
 
-class Finding(TypedDict, total=False):
+class FindingSummary(TypedDict, total=False):
     """Something in the input that could not be used."""
 
     offset: int
@@ -728,7 +728,7 @@ class DamageCount(TypedDict, total=False):
     """What came there; of a text with its line."""
 
 
-class Traffic(TypedDict, total=False):
+class TrafficSummary(TypedDict, total=False):
     """Where the packets came from. What is wrong with them is of captures."""
 
     id: str
@@ -739,7 +739,7 @@ class Traffic(TypedDict, total=False):
     """Mean frame with FCS."""
     packets_in_file: int
     """Packets of a capture."""
-    damage: list[Finding]
+    damage: list[FindingSummary]
     """The first findings."""
     damage_count: int
     """How many there are."""
@@ -749,7 +749,7 @@ class Traffic(TypedDict, total=False):
     """Bytes that were skipped to find the next readable record."""
 
 
-class Machine(TypedDict, total=False):
+class MachineSummary(TypedDict, total=False):
     """The machine of the scenario."""
 
     preset: str | None
@@ -787,7 +787,7 @@ class Member(TypedDict, total=False):
     """Its share of the chain's."""
 
 
-class FlowTable(TypedDict, total=False):
+class FlowTableSummary(TypedDict, total=False):
     """What the user plane's flow tables did, all cores together."""
 
     flows_per_core: int
@@ -804,7 +804,7 @@ class FlowTable(TypedDict, total=False):
     """Hits over packets."""
 
 
-class Neighbour(TypedDict, total=False):
+class NeighbourSummary(TypedDict, total=False):
     """What another program on the machine did."""
 
     name: str
@@ -854,7 +854,7 @@ class RoutingTable(TypedDict, total=False):
     """How that was compressed."""
     duplicates: int
     """Entries for a prefix that had a route already."""
-    damage: list[Finding]
+    damage: list[FindingSummary]
     """The first findings."""
     damage_count: int
     """How many there are."""
@@ -897,7 +897,7 @@ class Summary(TypedDict, total=False):
     """The scenario's title."""
     partial: bool
     """Whether Ctrl-C ended the run early."""
-    verdict: Verdict
+    verdict: RunVerdict
     """The answer in words."""
     packets: int
     """Packets offered after warm-up: carried, `lost` and `rejected`.
@@ -907,7 +907,7 @@ class Summary(TypedDict, total=False):
     """
     warmup_packets: int
     """Packets offered before warm-up was over."""
-    warmup: WarmUp
+    warmup: WarmUpSummary
     """What was cut at the start, and why."""
     stationary: bool | None
     """Whether what was measured shows no trend; null where too few packets were sent to tell."""
@@ -951,53 +951,53 @@ class Summary(TypedDict, total=False):
     """By frame size."""
     sojourn_cdf: list[list[float]]
     """Pairs of nanoseconds and the share of packets that took at most that."""
-    levels: list[Level]
+    levels: list[LevelSummary]
     """The levels of the memory system."""
     llc_by_cores: list[LlcByCores]
     """The LLC by the kind of core; empty where classes of service name cores or neighbours."""
-    clos: list[Class] | None
+    clos: list[ClassSummary] | None
     """Each class of service that is set, and all who are in it; null without `machine.clos`."""
     copy_table: CopyTable | None
     """What the copy table did; null without one."""
-    copy_engine: CopyEngine | None
+    copy_engine: CopyEngineSummary | None
     """What the copy engine did; null without one."""
     sockets: Sockets | None
     """What went between sockets; null of one socket."""
-    snooping: Snooping | None
+    snooping: SnoopingSummary | None
     """What snooping did; null without `machine.llc.coherence = "snoop"`, where a directory knows who has a line."""
     applications: list[LlcApplication]
     """What was done at the LLC for each application that it tells apart."""
     stacked: StackedTables | None
     """What the stacked DRAM did that holds tables; null without `machine.stacked`."""
-    dram: Dram
+    dram: DramSummary
     """DRAM."""
     pcie: Pcie
     """PCIe."""
-    cores: list[Core]
+    cores: list[CoreSummary]
     """Each core."""
-    mempool: Mempool
+    mempool: MempoolSummary
     """The pool of packet buffers."""
-    packet_buffer: PacketBuffer | None
+    packet_buffer: PacketBufferSummary | None
     """What the allocator of `[buffer]` did; null where packets lie in their mbufs."""
     nic_cache: NicCache | None
     """What the NIC's SRAM for the tails of receive queues did; null without `nic.cache_cells`."""
     curve: list[CurvePoint]
     """The run at other loads."""
-    series: list[Interval]
+    series: list[IntervalSummary]
     """The run by intervals of simulated time."""
-    policy: Policy | None
+    policy: PolicySummary | None
     """What the policy that sets the LLC's ways saw and did; null without one."""
-    search: Search | None
+    search: SearchSummary | None
     """The search; null without one."""
-    traffic: Traffic
+    traffic: TrafficSummary
     """Where the packets came from."""
-    machine: Machine
+    machine: MachineSummary
     """The machine."""
     members: list[Member] | None
     """What each function of a chain did, in its order; null of a function alone."""
-    flow_table: FlowTable | None
+    flow_table: FlowTableSummary | None
     """What the user plane's flow tables did; null without `function.upf.processing.flow_table`."""
-    neighbours: list[Neighbour]
+    neighbours: list[NeighbourSummary]
     """What each other program on the machine did."""
     llc_bytes: LlcBytes
     """Bytes of the LLC at the end, by who has brought them in."""

@@ -6,7 +6,7 @@
 //! slower: they have the core every few milliseconds, and leave their own lines in its caches. So a set that may be
 //! cached is read once before each round, in order and without the clock, and a round is short enough to end before the
 //! core is taken away. What a program that runs for long has of a shared cache is measured without either: in windows of many
-//! milliseconds, and nothing read before ([`Measure::bring`]).
+//! milliseconds, and nothing read before ([`LoopMeasurement::bring`]).
 //!
 //! Random numbers are from a linear congruence, drawn before the clock starts where they matter. The clock is the
 //! thread's CPU time, so a thread that is put aside does not count; what a hypervisor takes away may.
@@ -22,7 +22,7 @@ use memmap2::{Advice, MmapMut};
 use rustix::thread::{ClockId, CpuSet, sched_getaffinity, sched_setaffinity};
 use serde::{Deserialize, Serialize};
 
-pub use loops::{Operation, Work};
+pub use loops::{LoopWork, Operation};
 
 /// Why nothing was measured.
 #[derive(Debug, thiserror::Error)]
@@ -63,9 +63,9 @@ pub enum CalibrateError {
 /// A measurement to make.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Measure {
+pub struct LoopMeasurement {
     /// What is done.
-    pub work: Work,
+    pub work: LoopWork,
     /// The core that does it.
     pub core: usize,
     /// More cores that do the same on memory of their own, for what they share.
@@ -88,7 +88,7 @@ pub struct Measure {
 
 /// What was measured.
 #[derive(Clone, Debug, Serialize)]
-pub struct Timing {
+pub struct LoopTiming {
     /// Nanoseconds an item in the fastest round.
     pub best_ns: f64,
     /// In the round that a quarter of all are faster than.
@@ -123,7 +123,7 @@ pub fn cores() -> Vec<usize> {
 ///
 /// # Errors
 /// Settings out of range, no memory, a core that may not be used.
-pub fn measure(spec: &Measure) -> Result<Timing, CalibrateError> {
+pub fn measure(spec: &LoopMeasurement) -> Result<LoopTiming, CalibrateError> {
     spec.work.check()?;
     if !(1..=1000).contains(&spec.rounds) {
         return Err(CalibrateError::Value { path: "rounds", came: spec.rounds.into(), allowed: "1 to 1000".into() });
@@ -149,13 +149,13 @@ pub fn measure(spec: &Measure) -> Result<Timing, CalibrateError> {
 /// Sets up to this are read before each round. No LLC that one core uses is larger.
 const MOST_CACHED: u64 = 48 << 20;
 
-impl Measure {
+impl LoopMeasurement {
     fn reads_its_set_first(&self) -> bool {
         self.bring && self.work.bytes() <= MOST_CACHED
     }
 }
 
-fn one(spec: &Measure, core: usize) -> Result<Timing, CalibrateError> {
+fn one(spec: &LoopMeasurement, core: usize) -> Result<LoopTiming, CalibrateError> {
     let mut set = CpuSet::new();
     set.set(core);
     sched_setaffinity(None, &set).map_err(|e| CalibrateError::Core {
@@ -189,7 +189,7 @@ fn one(spec: &Measure, core: usize) -> Result<Timing, CalibrateError> {
         .collect();
     each.sort_by(f64::total_cmp);
     let at = |share: usize| each[each.len() / share];
-    Ok(Timing { best_ns: each[0], quarter_ns: at(4), median_ns: at(2), rounds: spec.rounds, items })
+    Ok(LoopTiming { best_ns: each[0], quarter_ns: at(4), median_ns: at(2), rounds: spec.rounds, items })
 }
 
 /// The CPU time of this thread that `work` takes.
@@ -220,15 +220,23 @@ fn map(bytes: u64, huge: bool) -> Result<MmapMut, CalibrateError> {
 mod tests {
     use super::*;
 
-    fn quick(work: Work) -> Timing {
-        measure(&Measure { work, core: cores()[0], beside: vec![], huge: true, rounds: 3, round_ms: 0.5, bring: true })
-            .unwrap()
+    fn quick(work: LoopWork) -> LoopTiming {
+        measure(&LoopMeasurement {
+            work,
+            core: cores()[0],
+            beside: vec![],
+            huge: true,
+            rounds: 3,
+            round_ms: 0.5,
+            bring: true,
+        })
+        .unwrap()
     }
 
     #[test]
     fn a_chase_through_more_memory_takes_longer() {
-        let small = quick(Work::Chase { bytes: 8 << 10, chains: 1, step: 64 });
-        let large = quick(Work::Chase { bytes: 128 << 20, chains: 1, step: 64 });
+        let small = quick(LoopWork::Chase { bytes: 8 << 10, chains: 1, step: 64 });
+        let large = quick(LoopWork::Chase { bytes: 128 << 20, chains: 1, step: 64 });
         assert!(large.best_ns > 5.0 * small.best_ns, "{} and {}", large.best_ns, small.best_ns);
         assert!(small.best_ns <= small.quarter_ns && small.quarter_ns <= small.median_ns);
     }
@@ -236,8 +244,8 @@ mod tests {
     #[test]
     fn a_set_is_read_before_a_round_where_that_is_asked_for_and_a_cache_may_hold_it() {
         let reads_first = |bytes, bring| {
-            let work = Work::Chase { bytes, chains: 1, step: 64 };
-            let round = Measure { work, core: 0, beside: vec![], huge: true, rounds: 1, round_ms: 0.3, bring };
+            let work = LoopWork::Chase { bytes, chains: 1, step: 64 };
+            let round = LoopMeasurement { work, core: 0, beside: vec![], huge: true, rounds: 1, round_ms: 0.3, bring };
             round.reads_its_set_first()
         };
         assert!(reads_first(MOST_CACHED, true));
@@ -246,23 +254,23 @@ mod tests {
 
     #[test]
     fn chains_overlap() {
-        let one = quick(Work::Chase { bytes: 64 << 20, chains: 1, step: 64 });
-        let four = quick(Work::Chase { bytes: 64 << 20, chains: 4, step: 64 });
+        let one = quick(LoopWork::Chase { bytes: 64 << 20, chains: 1, step: 64 });
+        let four = quick(LoopWork::Chase { bytes: 64 << 20, chains: 4, step: 64 });
         assert!(four.best_ns < 0.6 * one.best_ns, "{} and {}", four.best_ns, one.best_ns);
     }
 
     #[test]
     fn every_loop_takes_some_time() {
         for work in [
-            Work::Multiply {},
-            Work::Random { bytes: 1 << 20, stores: 0.3 },
-            Work::Stride { bytes: 1 << 20, stride: 192 },
-            Work::Stream { bytes: 1 << 20, operation: Operation::Read },
-            Work::Stream { bytes: 1 << 20, operation: Operation::Write },
-            Work::Stream { bytes: 1 << 20, operation: Operation::Copy },
-            Work::Stream { bytes: 1 << 20, operation: Operation::StreamingWrite },
-            Work::Copy { bytes: 1 << 20, block: 1500 },
-            Work::Blocks { bytes: 1 << 20, block: 512, apart: 2048 },
+            LoopWork::Multiply {},
+            LoopWork::Random { bytes: 1 << 20, stores: 0.3 },
+            LoopWork::Stride { bytes: 1 << 20, stride: 192 },
+            LoopWork::Stream { bytes: 1 << 20, operation: Operation::Read },
+            LoopWork::Stream { bytes: 1 << 20, operation: Operation::Write },
+            LoopWork::Stream { bytes: 1 << 20, operation: Operation::Copy },
+            LoopWork::Stream { bytes: 1 << 20, operation: Operation::StreamingWrite },
+            LoopWork::Copy { bytes: 1 << 20, block: 1500 },
+            LoopWork::Blocks { bytes: 1 << 20, block: 512, apart: 2048 },
         ] {
             let found = quick(work.clone());
             assert!(found.best_ns > 0.05 && found.best_ns < 1e6, "{work:?}: {}", found.best_ns);
@@ -273,10 +281,11 @@ mod tests {
     fn what_cannot_be_measured_says_why() {
         let core = cores()[0];
         let said = |work, core| {
-            let spec = Measure { work, core, beside: vec![], huge: true, rounds: 1, round_ms: 0.1, bring: true };
+            let spec =
+                LoopMeasurement { work, core, beside: vec![], huge: true, rounds: 1, round_ms: 0.1, bring: true };
             measure(&spec).unwrap_err().to_string()
         };
-        let chase = |bytes, chains| Work::Chase { bytes, chains, step: 64 };
+        let chase = |bytes, chains| LoopWork::Chase { bytes, chains, step: 64 };
         assert!(said(chase(1, 1), core).contains("bytes = 1: allowed is 4096 to"));
         assert!(said(chase(8192, 0), core).contains("chains = 0"));
         assert!(said(chase(8192, 1), 1023).contains("core 1023: cannot run there"));

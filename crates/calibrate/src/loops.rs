@@ -12,10 +12,10 @@ use crate::CalibrateError;
 pub(crate) const HUGE: usize = 2 << 20;
 const LINE: u64 = 64;
 
-/// What a loop does. An item is what its twin in `studies::loops` says; of [`Work::Multiply`], a square and an exclusive or.
+/// What a loop does. An item is what its twin in `studies::loops` says; of [`LoopWork::Multiply`], a square and an exclusive or.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-pub enum Work {
+pub enum LoopWork {
     /// A square and an exclusive or, each of the result before: three cycles and one on every x86-64 core of the last
     /// fifteen years, and on 64-bit ARM server cores.
     Multiply {},
@@ -88,17 +88,17 @@ fn line() -> u64 {
 
 const MOST_BYTES: u64 = 4 << 30;
 
-impl Work {
+impl LoopWork {
     /// Bytes of memory that it works on.
     pub(crate) fn bytes(&self) -> u64 {
         match *self {
-            Work::Multiply {} => 4096,
-            Work::Chase { bytes, .. }
-            | Work::Random { bytes, .. }
-            | Work::Stride { bytes, .. }
-            | Work::Blocks { bytes, .. } => bytes,
-            Work::Stream { bytes, operation: Operation::Copy } | Work::Copy { bytes, .. } => 2 * bytes,
-            Work::Stream { bytes, .. } => bytes,
+            LoopWork::Multiply {} => 4096,
+            LoopWork::Chase { bytes, .. }
+            | LoopWork::Random { bytes, .. }
+            | LoopWork::Stride { bytes, .. }
+            | LoopWork::Blocks { bytes, .. } => bytes,
+            LoopWork::Stream { bytes, operation: Operation::Copy } | LoopWork::Copy { bytes, .. } => 2 * bytes,
+            LoopWork::Stream { bytes, .. } => bytes,
         }
     }
 
@@ -109,22 +109,24 @@ impl Work {
             return error("bytes", bytes, format!("4096 to {MOST_BYTES}"));
         }
         match *self {
-            Work::Chase { chains, .. } if !(1..=64).contains(&chains) => {
+            LoopWork::Chase { chains, .. } if !(1..=64).contains(&chains) => {
                 error("chains", chains.into(), "1 to 64".into())
             }
-            Work::Chase { bytes, chains, step } if step < LINE || bytes / step < 2 * u64::from(chains) => {
+            LoopWork::Chase { bytes, chains, step } if step < LINE || bytes / step < 2 * u64::from(chains) => {
                 error("step", step, "64 or more, with two lines or more a chain".into())
             }
-            Work::Stride { bytes, stride } if stride == 0 || stride > bytes / 2 || !stride.is_multiple_of(8) => {
+            LoopWork::Stride { bytes, stride } if stride == 0 || stride > bytes / 2 || !stride.is_multiple_of(8) => {
                 error("stride", stride, "a multiple of 8 up to half of bytes".into())
             }
-            Work::Copy { bytes, block } if block == 0 || block > bytes / 2 => {
+            LoopWork::Copy { bytes, block } if block == 0 || block > bytes / 2 => {
                 error("block", block, "1 to half of bytes".into())
             }
-            Work::Blocks { bytes, apart, .. } if apart < LINE || apart > bytes / 2 || !apart.is_multiple_of(LINE) => {
+            LoopWork::Blocks { bytes, apart, .. }
+                if apart < LINE || apart > bytes / 2 || !apart.is_multiple_of(LINE) =>
+            {
                 error("apart", apart, "a multiple of 64 up to half of bytes".into())
             }
-            Work::Blocks { block, apart, .. } if block < LINE || block > apart || !block.is_multiple_of(LINE) => {
+            LoopWork::Blocks { block, apart, .. } if block < LINE || block > apart || !block.is_multiple_of(LINE) => {
                 error("block", block, "a multiple of 64 up to apart".into())
             }
             _ => Ok(()),
@@ -134,10 +136,10 @@ impl Work {
     /// The fewest items of a round.
     pub(crate) fn least(&self) -> u64 {
         match *self {
-            Work::Chase { chains, .. } => 256 * u64::from(chains),
-            Work::Copy { .. } => 16,
+            LoopWork::Chase { chains, .. } => 256 * u64::from(chains),
+            LoopWork::Copy { .. } => 16,
             // What is read of the last block beyond the items is not counted.
-            Work::Blocks { block, .. } => (64 * block / LINE).max(1024),
+            LoopWork::Blocks { block, .. } => (64 * block / LINE).max(1024),
             _ => 1024,
         }
     }
@@ -145,43 +147,43 @@ impl Work {
     /// Items after which everything has been touched twice, within reason.
     pub(crate) fn warmup(&self) -> u64 {
         let items = match *self {
-            Work::Multiply {} => 1 << 16,
-            Work::Chase { bytes, step, .. } => 2 * bytes / step,
-            Work::Random { bytes, .. } | Work::Stream { bytes, .. } => 2 * bytes / LINE,
-            Work::Stride { bytes, stride } => 2 * bytes / stride.min(LINE),
-            Work::Copy { bytes, block } => 4 * bytes / block,
-            Work::Blocks { bytes, block, apart } => 2 * (bytes / apart) * (block / LINE),
+            LoopWork::Multiply {} => 1 << 16,
+            LoopWork::Chase { bytes, step, .. } => 2 * bytes / step,
+            LoopWork::Random { bytes, .. } | LoopWork::Stream { bytes, .. } => 2 * bytes / LINE,
+            LoopWork::Stride { bytes, stride } => 2 * bytes / stride.min(LINE),
+            LoopWork::Copy { bytes, block } => 4 * bytes / block,
+            LoopWork::Blocks { bytes, block, apart } => 2 * (bytes / apart) * (block / LINE),
         };
         items.min(1 << 22)
     }
 
     /// The loop, ready to run on `memory`.
-    pub(crate) fn prepare<'a>(&self, memory: &'a mut [u8]) -> Bench<'a> {
+    pub(crate) fn prepare<'a>(&self, memory: &'a mut [u8]) -> RunningLoop<'a> {
         let lead = memory.as_ptr().align_offset(HUGE);
         let bytes = self.bytes() as usize;
         let set = &mut memory[lead..lead + bytes];
         let mut at = Vec::new();
-        if let Work::Chase { chains, step, .. } = *self {
+        if let LoopWork::Chase { chains, step, .. } = *self {
             at = lay_cycle(set, step as usize, chains as usize);
         }
-        Bench { work: self.clone(), set, at, random: Congruence(0x9e37_79b9_7f4a_7c15), place: 0 }
+        RunningLoop { work: self.clone(), set, at, random: Congruence(0x9e37_79b9_7f4a_7c15), place: 0 }
     }
 }
 
 /// A loop in the middle of its work.
-pub(crate) struct Bench<'a> {
-    work: Work,
+pub(crate) struct RunningLoop<'a> {
+    work: LoopWork,
     set: &'a mut [u8],
     at: Vec<u32>,
     random: Congruence,
     place: usize,
 }
 
-impl Bench<'_> {
+impl RunningLoop<'_> {
     /// Goes on for so many items.
     pub(crate) fn run(&mut self, items: u64) {
         match self.work {
-            Work::Multiply {} => {
+            LoopWork::Multiply {} => {
                 let (mut x, by) = (black_box(0x1234_5677u64), black_box(0x5851_f42d_4c95_7f2du64));
                 for _ in 0..items {
                     // No compiler finds a shorter way to this, as there is to a product of equal factors.
@@ -189,7 +191,7 @@ impl Bench<'_> {
                 }
                 black_box(x);
             }
-            Work::Chase { chains, .. } => match chains {
+            LoopWork::Chase { chains, .. } => match chains {
                 1 => chase::<1>(self.set, &mut self.at, items),
                 2 => chase::<2>(self.set, &mut self.at, items),
                 4 => chase::<4>(self.set, &mut self.at, items),
@@ -202,11 +204,11 @@ impl Bench<'_> {
                 64 => chase::<64>(self.set, &mut self.at, items),
                 _ => chase_any(self.set, &mut self.at, items),
             },
-            Work::Random { bytes, stores } => self.random(bytes / LINE, stores, items),
-            Work::Stride { stride, .. } => self.stride(stride as usize, items),
-            Work::Stream { bytes, operation } => self.stream(bytes as usize, operation, items),
-            Work::Copy { bytes, block } => self.copy(bytes as usize, block as usize, items),
-            Work::Blocks { block, apart, .. } => self.blocks(block as usize, apart as usize, items),
+            LoopWork::Random { bytes, stores } => self.random(bytes / LINE, stores, items),
+            LoopWork::Stride { stride, .. } => self.stride(stride as usize, items),
+            LoopWork::Stream { bytes, operation } => self.stream(bytes as usize, operation, items),
+            LoopWork::Copy { bytes, block } => self.copy(bytes as usize, block as usize, items),
+            LoopWork::Blocks { block, apart, .. } => self.blocks(block as usize, apart as usize, items),
         }
     }
 
@@ -478,7 +480,7 @@ mod tests {
 
     #[test]
     fn blocks_are_read_one_after_the_other_and_again() {
-        let work = Work::Blocks { bytes: 8192, block: 128, apart: 1024 };
+        let work = LoopWork::Blocks { bytes: 8192, block: 128, apart: 1024 };
         assert!(work.check().is_ok());
         let mut memory = vec![0u8; 8192 + HUGE];
         let mut bench = work.prepare(&mut memory);
@@ -488,14 +490,14 @@ mod tests {
             assert_eq!(bench.place, place);
         }
         for (block, apart) in [(0, 128), (100, 128), (256, 128), (64, 100), (64, 8192)] {
-            assert!(Work::Blocks { bytes: 8192, block, apart }.check().is_err(), "{block} {apart}");
+            assert!(LoopWork::Blocks { bytes: 8192, block, apart }.check().is_err(), "{block} {apart}");
         }
     }
 
     #[test]
     fn a_stream_goes_over_all_of_its_set() {
         for operation in [Operation::Write, Operation::StreamingWrite] {
-            let work = Work::Stream { bytes: 8192, operation };
+            let work = LoopWork::Stream { bytes: 8192, operation };
             let mut memory = vec![0u8; 8192 + HUGE];
             work.prepare(&mut memory).run(128);
             assert_eq!(

@@ -15,7 +15,7 @@ use crate::journal::is_name;
 /// What `wirespeedd` is to do.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Config {
+pub struct DaemonConfig {
     /// The folder of journal and lock.
     pub state: PathBuf,
     /// Names of groups that are the daemon's begin so.
@@ -39,7 +39,7 @@ pub struct Config {
     /// How ways are decided.
     pub policy: PolicySettings,
     /// Groups of cores.
-    pub classes: Vec<ClassSpec>,
+    pub classes: Vec<CoreGroupSpec>,
     /// Ways of device writes.
     pub io: Io,
     /// A DPDK program.
@@ -78,7 +78,7 @@ impl Default for Roots {
 /// Which policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum PolicyKind {
+pub enum DaemonPolicyKind {
     /// Four states, steps judged by their response.
     #[default]
     Allocator,
@@ -91,7 +91,7 @@ pub enum PolicyKind {
 #[serde(deny_unknown_fields, default)]
 pub struct PolicySettings {
     /// Which.
-    pub kind: PolicyKind,
+    pub kind: DaemonPolicyKind,
     /// Ways of devices at the start.
     pub io_ways: u32,
     /// The least that devices keep.
@@ -104,7 +104,7 @@ pub struct PolicySettings {
 
 impl Default for PolicySettings {
     fn default() -> PolicySettings {
-        PolicySettings { kind: PolicyKind::Allocator, io_ways: 2, io_floor: 1, core_floor: 2, others: 1 }
+        PolicySettings { kind: DaemonPolicyKind::Allocator, io_ways: 2, io_floor: 1, core_floor: 2, others: 1 }
     }
 }
 
@@ -123,7 +123,7 @@ pub enum Role {
 /// A group of cores.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ClassSpec {
+pub struct CoreGroupSpec {
     /// The group is named prefix and this.
     pub name: String,
     /// What its cores do.
@@ -136,7 +136,7 @@ pub struct ClassSpec {
 /// What sets the ways of device writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Backend {
+pub enum IoWaysBackend {
     /// The register where its generation has it, `io_alloc` where the kernel has it, else they are fixed.
     #[default]
     Auto,
@@ -153,7 +153,7 @@ pub enum Backend {
 #[serde(deny_unknown_fields, default)]
 pub struct Io {
     /// What sets them.
-    pub backend: Backend,
+    pub backend: IoWaysBackend,
     /// How many there are, the highest ones, where nothing sets them; unset: those that the machine says
     /// (`shareable_bits` of resctrl).
     pub fixed: Option<u32>,
@@ -167,7 +167,7 @@ pub struct Io {
 
 impl Default for Io {
     fn default() -> Io {
-        Io { backend: Backend::Auto, fixed: None, verify: true, verify_intervals: 5, verify_loss: 0.01 }
+        Io { backend: IoWaysBackend::Auto, fixed: None, verify: true, verify_intervals: 5, verify_loss: 0.01 }
     }
 }
 
@@ -231,9 +231,9 @@ pub struct PerfSpec {
     pub llc_lookups: Vec<String>,
 }
 
-impl Default for Config {
-    fn default() -> Config {
-        Config {
+impl Default for DaemonConfig {
+    fn default() -> DaemonConfig {
+        DaemonConfig {
             state: "/var/lib/wirespeedd".into(),
             prefix: "wirespeed-".into(),
             interval: Span::from_ns(1e9),
@@ -259,16 +259,16 @@ const SHORTEST: Ps = Ps(100_000_000_000);
 const LONGEST: Ps = Ps(60_000_000_000_000);
 const LEAST_PATIENCE: Ps = Ps(2_000_000_000_000);
 
-impl Config {
+impl DaemonConfig {
     /// Reads and judges a text; `origin` is where it is from.
     ///
     /// # Errors
     /// What is wrong first: where, what came, what is allowed.
-    pub fn parse(text: &str, origin: &str) -> Result<Config, DaemonError> {
+    pub fn parse(text: &str, origin: &str) -> Result<DaemonConfig, DaemonError> {
         let wrong = |path: String, why: String| DaemonError::Form { path, why };
         let reader = toml::Deserializer::parse(text)
             .map_err(|e| wrong(origin.into(), e.to_string().trim().replace('\n', " ")))?;
-        let config: Config = serde_path_to_error::deserialize(reader)
+        let config: DaemonConfig = serde_path_to_error::deserialize(reader)
             .map_err(|e| wrong(format!("{origin}: {}", e.path()), e.inner().message().to_string()))?;
         config.check()?;
         Ok(config)
@@ -330,7 +330,7 @@ impl Config {
                     return wrong(&format!("json.{what}"), name.clone(), &format!("no such class; there are {known}"));
                 }
             }
-            host::json::Server::new(&json.url)?;
+            host::json::JsonServer::new(&json.url)?;
         }
         // With as many ways as there can be, so that only what is wrong by itself is told here.
         self.floors(32).check("policy").map_err(as_configured)
@@ -395,7 +395,7 @@ impl Config {
     }
 
     /// Classes with their numbers for the policy: 1 receives, 2 works, others follow; 0 is the root's group.
-    pub fn numbers(&self) -> Vec<(u8, &ClassSpec)> {
+    pub fn numbers(&self) -> Vec<(u8, &CoreGroupSpec)> {
         let mut next = 3;
         let mut numbers = Vec::new();
         for class in &self.classes {
@@ -413,7 +413,7 @@ impl Config {
     }
 
     /// The group of a class.
-    pub fn group(&self, class: &ClassSpec) -> String {
+    pub fn group(&self, class: &CoreGroupSpec) -> String {
         format!("{}{}", self.prefix, class.name)
     }
 
@@ -480,7 +480,7 @@ mod tests {
     const RX: &str = "[[classes]]\nname = \"rx\"\nrole = \"receive\"\ncpus = \"1\"\n";
 
     fn error(text: &str) -> String {
-        Config::parse(text, "wirespeedd.toml").unwrap_err().to_string()
+        DaemonConfig::parse(text, "wirespeedd.toml").unwrap_err().to_string()
     }
 
     #[test]
@@ -488,14 +488,14 @@ mod tests {
         for (written, meant) in
             [("\"1,4-7\"", "1,4-7"), ("[0]", "0"), ("[1, 4]", "1,4"), ("3", "3"), ("[1, \"4-7\"]", "1,4-7")]
         {
-            let config = Config::parse(&RX.replace("\"1\"", written), "test").unwrap();
+            let config = DaemonConfig::parse(&RX.replace("\"1\"", written), "test").unwrap();
             assert_eq!(config.classes[0].cpus, meant, "{written}");
         }
     }
 
     #[test]
     fn a_configuration_that_is_wrong_says_where_what_came_and_what_is_allowed() {
-        assert!(Config::parse(RX, "c").is_ok());
+        assert!(DaemonConfig::parse(RX, "c").is_ok());
         assert_eq!(
             error(&format!("interval = \"1 ms\"\n{RX}")),
             "interval = 1 ms: allowed are 100 ms to 60 s: reading more often costs packets"

@@ -18,7 +18,7 @@ use crate::{DaemonError, Metrics};
 
 /// What is said to a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct HttpResponse {
     /// HTTP's code.
     pub(crate) code: u16,
     /// The content's type.
@@ -27,9 +27,9 @@ pub(crate) struct Answer {
     pub(crate) text: String,
 }
 
-impl Answer {
-    fn plain(code: u16, text: impl Into<String>) -> Answer {
-        Answer { code, kind: "text/plain; charset=utf-8", text: text.into() }
+impl HttpResponse {
+    fn plain(code: u16, text: impl Into<String>) -> HttpResponse {
+        HttpResponse { code, kind: "text/plain; charset=utf-8", text: text.into() }
     }
 }
 
@@ -58,16 +58,16 @@ pub fn serve(listen: &str, metrics: Metrics, patience: Duration) -> Result<Optio
     }
     let (listener, _) = open(listen)?;
     let answer = move |target: &str| match target {
-        "/metrics" => Answer {
+        "/metrics" => HttpResponse {
             code: 200,
             kind: "application/openmetrics-text; version=1.0.0; charset=utf-8",
             text: metrics.text(),
         },
         "/healthz" => {
             let (code, text) = metrics.health(patience);
-            Answer::plain(code, text)
+            HttpResponse::plain(code, text)
         }
-        _ => Answer::plain(404, "there are /metrics and /healthz\n"),
+        _ => HttpResponse::plain(404, "there are /metrics and /healthz\n"),
     };
     start(listener, answer).map(Some).map_err(|e| DaemonError::file("starting a thread for", listen.as_ref(), e))
 }
@@ -92,7 +92,10 @@ fn open(listen: &str) -> Result<(TcpListener, SocketAddr), DaemonError> {
 }
 
 /// Answers until the process ends.
-fn start(listener: TcpListener, answer: impl FnMut(&str) -> Answer + Send + 'static) -> io::Result<JoinHandle<()>> {
+fn start(
+    listener: TcpListener,
+    answer: impl FnMut(&str) -> HttpResponse + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
     let descriptors = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     let most = (descriptors / 4).clamp(1, MOST_OPEN as u64) as usize;
     thread::Builder::new().name("endpoint".into()).spawn(move || {
@@ -120,10 +123,10 @@ struct Endpoint<A> {
 struct Connection {
     peer: TcpStream,
     since: Instant,
-    state: State,
+    state: ConnectionState,
 }
 
-enum State {
+enum ConnectionState {
     /// What has come of the request.
     Reads(Vec<u8>),
     /// The answer, and how much of it has gone.
@@ -133,10 +136,10 @@ enum State {
     Done,
 }
 
-impl<A: FnMut(&str) -> Answer> Endpoint<A> {
+impl<A: FnMut(&str) -> HttpResponse> Endpoint<A> {
     /// Waits until something can be done, and does it.
     fn round(&mut self) {
-        self.open.retain(|c| !matches!(c.state, State::Done) && c.since.elapsed() < PATIENCE);
+        self.open.retain(|c| !matches!(c.state, ConnectionState::Done) && c.since.elapsed() < PATIENCE);
         let wait = self.open.first().map(|oldest| PATIENCE.saturating_sub(oldest.since.elapsed()));
         let wait = wait.and_then(|w| Timespec::try_from(w + Duration::from_millis(1)).ok());
         let mut polled: Vec<PollFd<'_>> = self.open.iter().map(Connection::wants).collect();
@@ -157,7 +160,7 @@ impl<A: FnMut(&str) -> Answer> Endpoint<A> {
 
     fn accept(&mut self) {
         for _ in 0..MOST_ACCEPTED {
-            self.open.retain(|c| !matches!(c.state, State::Done));
+            self.open.retain(|c| !matches!(c.state, ConnectionState::Done));
             match self.listener.accept() {
                 Ok((peer, _)) => {
                     if self.open.len() >= self.most {
@@ -165,7 +168,7 @@ impl<A: FnMut(&str) -> Answer> Endpoint<A> {
                     }
                     if peer.set_nonblocking(true).is_ok() {
                         let mut connection =
-                            Connection { peer, since: Instant::now(), state: State::Reads(Vec::new()) };
+                            Connection { peer, since: Instant::now(), state: ConnectionState::Reads(Vec::new()) };
                         // Most have sent their request by now.
                         connection.go_on(&mut self.answer);
                         self.open.push(connection);
@@ -185,37 +188,37 @@ impl<A: FnMut(&str) -> Answer> Endpoint<A> {
 impl Connection {
     fn wants(&self) -> PollFd<'_> {
         let wanted = match self.state {
-            State::Reads(_) => PollFlags::IN,
-            State::Writes(..) => PollFlags::OUT,
-            State::Lingers | State::Done => PollFlags::RDHUP,
+            ConnectionState::Reads(_) => PollFlags::IN,
+            ConnectionState::Writes(..) => PollFlags::OUT,
+            ConnectionState::Lingers | ConnectionState::Done => PollFlags::RDHUP,
         };
         PollFd::new(&self.peer, wanted)
     }
 
     /// As far as it goes without waiting.
-    fn go_on(&mut self, answer: &mut impl FnMut(&str) -> Answer) {
-        if let State::Reads(came) = &mut self.state {
+    fn go_on(&mut self, answer: &mut impl FnMut(&str) -> HttpResponse) {
+        if let ConnectionState::Reads(came) = &mut self.state {
             match read(&mut self.peer, came) {
                 Ok(None) => return,
-                Ok(Some(end)) => self.state = State::Writes(respond(came, end, answer), 0),
-                Err(_) => self.state = State::Done,
+                Ok(Some(end)) => self.state = ConnectionState::Writes(respond(came, end, answer), 0),
+                Err(_) => self.state = ConnectionState::Done,
             }
         }
-        if let State::Writes(text, gone) = &mut self.state {
+        if let ConnectionState::Writes(text, gone) = &mut self.state {
             match write(&mut self.peer, text, gone) {
                 Ok(false) => return,
-                Ok(true) if self.peer.shutdown(Shutdown::Write).is_ok() => self.state = State::Lingers,
-                _ => self.state = State::Done,
+                Ok(true) if self.peer.shutdown(Shutdown::Write).is_ok() => self.state = ConnectionState::Lingers,
+                _ => self.state = ConnectionState::Done,
             }
             return;
         }
         // The peer has closed.
-        self.state = State::Done;
+        self.state = ConnectionState::Done;
     }
 }
 
 /// Where a request ends.
-enum End {
+enum RequestEnd {
     /// In an empty line.
     Whole,
     /// Nowhere within what is read of it.
@@ -223,7 +226,7 @@ enum End {
 }
 
 /// Reads what is there; [`None`]: more is to come.
-fn read(peer: &mut TcpStream, came: &mut Vec<u8>) -> io::Result<Option<End>> {
+fn read(peer: &mut TcpStream, came: &mut Vec<u8>) -> io::Result<Option<RequestEnd>> {
     let mut part = [0; 2048];
     loop {
         let left = (MOST_REQUEST - came.len()).min(part.len());
@@ -237,10 +240,10 @@ fn read(peer: &mut TcpStream, came: &mut Vec<u8>) -> io::Result<Option<End>> {
             Err(e) => return Err(e),
         }
         if is_whole(&came[from..]) {
-            return Ok(Some(End::Whole));
+            return Ok(Some(RequestEnd::Whole));
         }
         if came.len() >= MOST_REQUEST {
-            return Ok(Some(End::TooLong));
+            return Ok(Some(RequestEnd::TooLong));
         }
     }
 }
@@ -264,21 +267,21 @@ fn is_whole(came: &[u8]) -> bool {
 }
 
 /// The answer to a request, as it is sent.
-fn respond(came: &[u8], end: End, answer: &mut impl FnMut(&str) -> Answer) -> Vec<u8> {
+fn respond(came: &[u8], end: RequestEnd, answer: &mut impl FnMut(&str) -> HttpResponse) -> Vec<u8> {
     let line = came.split(|b| *b == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
     let answer = match (end, words.as_slice()) {
-        (End::TooLong, _) => Answer::plain(431, format!("a request has {MOST_REQUEST} bytes at most\n")),
-        (End::Whole, ["GET" | "HEAD", target, version]) if version.starts_with("HTTP/1.") => {
+        (RequestEnd::TooLong, _) => HttpResponse::plain(431, format!("a request has {MOST_REQUEST} bytes at most\n")),
+        (RequestEnd::Whole, ["GET" | "HEAD", target, version]) if version.starts_with("HTTP/1.") => {
             answer(target.split('?').next().unwrap_or_default())
         }
-        (End::Whole, [_, _, version]) if version.starts_with("HTTP/") => {
-            Answer::plain(405, "GET and HEAD are answered\n")
+        (RequestEnd::Whole, [_, _, version]) if version.starts_with("HTTP/") => {
+            HttpResponse::plain(405, "GET and HEAD are answered\n")
         }
-        _ => Answer::plain(400, "that is no request of HTTP/1.1\n"),
+        _ => HttpResponse::plain(400, "that is no request of HTTP/1.1\n"),
     };
-    let Answer { code, kind, text } = answer;
+    let HttpResponse { code, kind, text } = answer;
     let allow = if code == 405 { "Allow: GET, HEAD\r\n" } else { "" };
     let head = format!(
         "HTTP/1.1 {code} {}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n{allow}Connection: close\r\n\r\n",
@@ -304,7 +307,7 @@ fn reason(code: u16) -> &'static str {
 mod tests {
     use super::*;
 
-    fn started(answer: impl FnMut(&str) -> Answer + Send + 'static) -> SocketAddr {
+    fn started(answer: impl FnMut(&str) -> HttpResponse + Send + 'static) -> SocketAddr {
         let (listener, address) = open("127.0.0.1:0").unwrap();
         start(listener, answer).unwrap();
         address
@@ -327,7 +330,7 @@ mod tests {
 
     #[test]
     fn a_get_is_answered_and_what_is_none_is_told() {
-        let address = started(|target| Answer::plain(200, format!("this is {target}\n")));
+        let address = started(|target| HttpResponse::plain(200, format!("this is {target}\n")));
         let get = ask(address, b"GET /a?b=c HTTP/1.1\r\nHost: x\r\n\r\n");
         assert!(get.starts_with("HTTP/1.1 200 OK\r\n") && get.ends_with("\r\n\r\nthis is /a\n"), "{get}");
         assert!(get.contains("Content-Length: 11\r\n") && get.contains("Connection: close\r\n"), "{get}");
@@ -350,7 +353,7 @@ mod tests {
 
     #[test]
     fn a_request_in_pieces_is_one() {
-        let address = started(|_| Answer::plain(200, "x"));
+        let address = started(|_| HttpResponse::plain(200, "x"));
         let mut peer = TcpStream::connect(address).unwrap();
         for part in ["GE", "T / HTTP/1.1\r\n", "\r", "\n"] {
             peer.write_all(part.as_bytes()).unwrap();
@@ -363,7 +366,7 @@ mod tests {
 
     #[test]
     fn an_answer_longer_than_what_is_taken_at_once_is_whole() {
-        let address = started(|_| Answer::plain(200, "x".repeat(8 << 20)));
+        let address = started(|_| HttpResponse::plain(200, "x".repeat(8 << 20)));
         let answer = ask(address, b"GET / HTTP/1.1\r\n\r\n");
         assert!(answer.len() > 8 << 20, "{}", answer.len());
     }
@@ -372,7 +375,7 @@ mod tests {
     fn a_panic_ends_connections_and_not_the_endpoint() {
         let address = started(|target| {
             assert_ne!(target, "/panic");
-            Answer::plain(200, "well\n")
+            HttpResponse::plain(200, "well\n")
         });
         for _ in 0..3 {
             assert_eq!(ask(address, b"GET /panic HTTP/1.1\r\n\r\n"), "");
@@ -382,7 +385,7 @@ mod tests {
 
     #[test]
     fn who_says_nothing_gives_way_to_who_does() {
-        let address = started(|_| Answer::plain(200, "well\n"));
+        let address = started(|_| HttpResponse::plain(200, "well\n"));
         let silent: Vec<TcpStream> = (0..3 * MOST_OPEN).map(|_| TcpStream::connect(address).unwrap()).collect();
         assert!(ask(address, b"GET / HTTP/1.1\r\n\r\n").ends_with("well\n"));
         // Without anybody in their place they go when their time is over.

@@ -14,7 +14,7 @@ use crate::{DaemonError, Effect};
 /// One thing that is changed, and what it was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
-pub enum Entry {
+pub enum JournalEntry {
     /// A group that was not there.
     Made {
         /// Its name.
@@ -39,12 +39,13 @@ pub enum Entry {
     },
 }
 
-impl Entry {
-    fn is_of_same(&self, other: &Entry) -> bool {
+impl JournalEntry {
+    fn is_of_same(&self, other: &JournalEntry) -> bool {
         match (self, other) {
-            (Entry::Made { group: a }, Entry::Made { group: b }) => a == b,
-            (Entry::Masks { group: a, .. }, Entry::Masks { group: b, .. }) => a == b,
-            (Entry::Register { .. }, Entry::Register { .. }) | (Entry::IoAlloc { .. }, Entry::IoAlloc { .. }) => true,
+            (JournalEntry::Made { group: a }, JournalEntry::Made { group: b }) => a == b,
+            (JournalEntry::Masks { group: a, .. }, JournalEntry::Masks { group: b, .. }) => a == b,
+            (JournalEntry::Register { .. }, JournalEntry::Register { .. })
+            | (JournalEntry::IoAlloc { .. }, JournalEntry::IoAlloc { .. }) => true,
             _ => false,
         }
     }
@@ -59,7 +60,7 @@ pub struct Journal {
     /// The start of the machine that it is of: a new start forgets all settings.
     pub boot: String,
     /// In the order of the first change.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<JournalEntry>,
     /// CRC-32 of the others as [`Journal::sum`] writes them, in eight digits of hex. Journals of version 1 have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) crc32: Option<String>,
@@ -72,7 +73,7 @@ impl Journal {
     }
 
     /// Whether `entry`'s thing is in it.
-    pub fn has(&self, entry: &Entry) -> bool {
+    pub fn has(&self, entry: &JournalEntry) -> bool {
         self.entries.iter().any(|e| e.is_of_same(entry))
     }
 
@@ -94,10 +95,10 @@ impl Journal {
             (other, _) => return Some(format!("version {other} came, {UNSUMMED} and {VERSION} are known")),
         }
         let names = self.entries.iter().filter_map(|entry| match entry {
-            Entry::Made { group } => Some(group),
+            JournalEntry::Made { group } => Some(group),
             // The root's group has no name.
-            Entry::Masks { group, .. } => Some(group).filter(|g| !g.is_empty()),
-            Entry::Register { .. } | Entry::IoAlloc { .. } => None,
+            JournalEntry::Masks { group, .. } => Some(group).filter(|g| !g.is_empty()),
+            JournalEntry::Register { .. } | JournalEntry::IoAlloc { .. } => None,
         });
         let mut foreign = names.filter(|name| !is_name(name) || !name.starts_with(prefix));
         foreign.next().map(|name| {
@@ -268,10 +269,10 @@ mod tests {
 
     fn written(folder: &Path) -> (StateFolder, Journal) {
         let entries = vec![
-            Entry::Made { group: "wirespeed-rx".into() },
-            Entry::Masks { group: String::new(), masks: vec![(0, Cbm(0x7ff)), (1, Cbm(0x3))] },
-            Entry::Register { values: vec![(0, Cbm(0x600))] },
-            Entry::IoAlloc { masks: None },
+            JournalEntry::Made { group: "wirespeed-rx".into() },
+            JournalEntry::Masks { group: String::new(), masks: vec![(0, Cbm(0x7ff)), (1, Cbm(0x3))] },
+            JournalEntry::Register { values: vec![(0, Cbm(0x600))] },
+            JournalEntry::IoAlloc { masks: None },
         ];
         let mut journal = Journal { version: VERSION, boot: "5dd6bd45-8a1c".into(), entries, crc32: None };
         journal.crc32 = Some(journal.sum());
@@ -340,19 +341,19 @@ mod tests {
     fn groups_that_are_not_the_daemons_are_refused() {
         let folder = folder();
         let (state, _) = written(folder.path());
-        let refused = |entry: Entry| {
+        let refused = |entry: JournalEntry| {
             state.keep(&Journal { entries: vec![entry], ..Journal::default() }).unwrap();
             state.journal(PREFIX).map(|_| ()).map_err(|e| e.to_string())
         };
-        let masks = |group: &str| Entry::Masks { group: group.into(), masks: vec![(0, Cbm(1))] };
+        let masks = |group: &str| JournalEntry::Masks { group: group.into(), masks: vec![(0, Cbm(1))] };
         for name in
             ["/etc", "../../victim", "wirespeed-/../..", "wirespeed-a/b", "info", "guaranteed", ".", "wirespeed-\0"]
         {
             let why = refused(masks(name)).unwrap_err();
             assert!(why.contains("is none of the daemon's") && why.contains("by hand"), "{name}: {why}");
-            assert!(refused(Entry::Made { group: name.into() }).is_err(), "{name}");
+            assert!(refused(JournalEntry::Made { group: name.into() }).is_err(), "{name}");
         }
-        assert!(refused(Entry::Made { group: String::new() }).is_err(), "nobody makes the root's group");
+        assert!(refused(JournalEntry::Made { group: String::new() }).is_err(), "nobody makes the root's group");
         assert_eq!(refused(masks("")), Ok(()));
         assert_eq!(refused(masks("wirespeed-rx.1")), Ok(()));
     }

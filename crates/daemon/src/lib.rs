@@ -1,6 +1,6 @@
 //! `wirespeedd`: observes a machine, decides with the policy that was simulated, and sets the ways of its last-level cache.
 //!
-//! - [`Config`] is read and judged before anything is touched; [`Parts`] are the roots of the machine.
+//! - [`DaemonConfig`] is read and judged before anything is touched; [`Parts`] are the roots of the machine.
 //! - [`plan`] tells which writes would be made. [`Daemon`] is the loop; dry unless told otherwise.
 //! - [`Journal`] has the values from before the first write, on the disk before that write; [`restore()`] puts them back.
 //! - [`Verified`] finds out whether a change of the ways of device writes has an effect.
@@ -23,14 +23,14 @@ mod undecided;
 mod verify;
 pub mod watchdog;
 
-pub use config::{Backend, ClassSpec, Config, PolicyKind, Role};
+pub use config::{CoreGroupSpec, DaemonConfig, DaemonPolicyKind, IoWaysBackend, Role};
 pub use endpoint::serve;
 pub use error::DaemonError;
-pub use journal::{Entry, Journal, StateFolder};
+pub use journal::{Journal, JournalEntry, StateFolder};
 pub use metrics::{Circumstances, Metrics};
-pub use plan::{Plan, plan};
-pub use restore::{Report, restore};
-pub use run::{Daemon, End, Guarded, Step};
-pub use setup::{Parts, Setup, sources};
+pub use plan::{WritePlan, plan};
+pub use restore::{RestoreReport, restore};
+pub use run::{Daemon, Guarded, IntervalStep, LoopEnd};
+pub use setup::{DaemonSetup, Parts, sources};
 pub use undecided::Undecided;
-pub use verify::{Effect, Measurement, Stopped, Verified};
+pub use verify::{Effect, Stopped, Verified, VerifySpec};

@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
 use daemon::watchdog::{self, Heart, pause};
-use daemon::{Config, Daemon, DaemonError, End, Metrics, Parts, StateFolder, Step, plan, restore, serve};
+use daemon::{
+    Daemon, DaemonConfig, DaemonError, IntervalStep, LoopEnd, Metrics, Parts, StateFolder, plan, restore, serve,
+};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use units::Ps;
@@ -24,7 +26,7 @@ use units::Ps;
 #[command(name = "wirespeedd", version, arg_required_else_help = true)]
 struct Arguments {
     #[command(subcommand)]
-    command: Command,
+    command: DaemonCommand,
     /// The configuration.
     #[arg(long, global = true, default_value = "/etc/wirespeedd.toml", value_name = "FILE")]
     config: PathBuf,
@@ -34,7 +36,7 @@ struct Arguments {
 }
 
 #[derive(Subcommand)]
-enum Command {
+enum DaemonCommand {
     /// Judge the configuration, touch nothing.
     Check,
     /// Print the writes that `run --apply` would make first, as shell commands; make none.
@@ -83,18 +85,18 @@ fn go(arguments: &Arguments) -> Result<ExitCode, DaemonError> {
         came: name.clone(),
         allowed: format!("it cannot be read: {e} (docs/guide/daemon.md has one to begin with)"),
     })?;
-    let config = Config::parse(&text, &name)?;
+    let config = DaemonConfig::parse(&text, &name)?;
     let parts = Parts::of(&config);
     match arguments.command {
-        Command::Check => println!("{name}: sound"),
-        Command::Plan => {
+        DaemonCommand::Check => println!("{name}: sound"),
+        DaemonCommand::Plan => {
             let mut notes = Vec::new();
             let sources = daemon::sources(&config, &parts, &mut notes)?;
             let mut plan = plan(&config, &parts, sources)?;
             plan.notes.extend(notes);
             print!("{plan}");
         }
-        Command::Restore => {
+        DaemonCommand::Restore => {
             let state = StateFolder::lock(&config.state)?;
             let _claim = parts.claim()?;
             let report = restore(&state, &parts, &mut pause)?;
@@ -105,7 +107,7 @@ fn go(arguments: &Arguments) -> Result<ExitCode, DaemonError> {
                 println!("nothing is to be put back");
             }
         }
-        Command::Run { apply, intervals } => return run(config, parts, apply, intervals),
+        DaemonCommand::Run { apply, intervals } => return run(config, parts, apply, intervals),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -126,7 +128,7 @@ fn waits(asked: &Receiver<i32>, interval: Duration) -> bool {
     }
 }
 
-fn run(config: Config, parts: Parts, apply: bool, intervals: Option<u64>) -> Result<ExitCode, DaemonError> {
+fn run(config: DaemonConfig, parts: Parts, apply: bool, intervals: Option<u64>) -> Result<ExitCode, DaemonError> {
     let interval = Duration::from_nanos(config.interval.ps().0 / 1000);
     let patience = Duration::from_nanos(config.watchdog.ps().0 / 1000);
     // Signals are taken from here on: what comes while groups are made is answered by putting them back.
@@ -166,23 +168,23 @@ fn run(config: Config, parts: Parts, apply: bool, intervals: Option<u64>) -> Res
         heart.beat();
         let _ = sd_notify::notify(&[sd_notify::NotifyState::Watchdog]);
         done += 1;
-        if let Step::End(end) = step {
+        if let IntervalStep::End(end) = step {
             break end;
         }
         if intervals.is_some_and(|most| done >= most) {
-            break End::Asked;
+            break LoopEnd::Asked;
         }
         // A loop that is late does not catch up: reading more often than asked costs packets.
         if waits(&asked, interval) {
-            break End::Asked;
+            break LoopEnd::Asked;
         }
     };
     let _ = sd_notify::notify(&[sd_notify::NotifyState::Stopping]);
     let report = daemon.end(&mut pause)?;
     tracing::info!(event = "end", end = ?end, restored = ?report.restored, safe = ?report.safe);
     match end {
-        End::Asked => Ok(ExitCode::SUCCESS),
-        End::GaveUp(why) => {
+        LoopEnd::Asked => Ok(ExitCode::SUCCESS),
+        LoopEnd::GaveUp(why) => {
             say(&format!("{why}; all is put back"));
             Ok(ExitCode::from(1))
         }

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use policy::Outcome;
+use policy::StepOutcome;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -18,13 +18,13 @@ use crate::{DaemonError, Effect};
 
 /// A class, by its name in the configuration.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Class {
+struct ClassMetrics {
     class: String,
 }
 
 /// Why the policy cannot decide.
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
-struct Reason {
+struct ReasonLabel {
     reason: &'static str,
 }
 
@@ -48,11 +48,11 @@ pub struct Metrics {
     lost: Real,
     ddio: Real,
     memory: Real,
-    ways: Family<Class, Gauge>,
-    llc_bytes: Family<Class, Real>,
-    llc_miss: Family<Class, Real>,
-    busy: Family<Class, Real>,
-    undecided: Family<Reason, Gauge>,
+    ways: Family<ClassMetrics, Gauge>,
+    llc_bytes: Family<ClassMetrics, Real>,
+    llc_miss: Family<ClassMetrics, Real>,
+    busy: Family<ClassMetrics, Real>,
+    undecided: Family<ReasonLabel, Gauge>,
     last: Arc<Mutex<Last>>,
 }
 
@@ -125,19 +125,19 @@ impl Metrics {
             m.undecided.clone(),
         );
         for reason in REASONS {
-            m.undecided.get_or_create(&Reason { reason }).set(0);
+            m.undecided.get_or_create(&ReasonLabel { reason }).set(0);
         }
         metrics.registry = Arc::new(registry);
         metrics
     }
 
     /// Takes in an interval.
-    pub fn interval(&self, outcome: &Outcome<DaemonError>, of: &Circumstances<'_>) {
+    pub fn interval(&self, outcome: &StepOutcome<DaemonError>, of: &Circumstances<'_>) {
         let name = match outcome {
-            Outcome::Held(_) => "hold",
-            Outcome::Applied(..) => "apply",
-            Outcome::Refused(..) => "refused",
-            Outcome::Blind(_) => "blind",
+            StepOutcome::Held(_) => "hold",
+            StepOutcome::Applied(..) => "apply",
+            StepOutcome::Refused(..) => "refused",
+            StepOutcome::Blind(_) => "blind",
         };
         self.decisions.get_or_create(&Decision { outcome: name }).inc();
         self.faults.inc_by(of.faults.len() as u64);
@@ -150,7 +150,7 @@ impl Metrics {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Last { ended: Instant::now(), undecided };
         for each in REASONS {
             let is_it = undecided.is_some_and(|u| reason(u.lack) == each);
-            self.undecided.get_or_create(&Reason { reason: each }).set(i64::from(is_it));
+            self.undecided.get_or_create(&ReasonLabel { reason: each }).set(i64::from(is_it));
         }
         let Some(seen) = outcome.seen() else { return };
         // A counter that is missing is no number, which is not the same as 0.
@@ -162,7 +162,8 @@ impl Metrics {
         set(&self.ddio, seen.ddio_write_miss_rate);
         set(&self.memory, seen.memory_bytes_per_s);
         self.io_ways.set(seen.in_force.io_ways.map_or(-1, |w| i64::from(w.ways())));
-        let named = |clos: u8| Class { class: of.classes.get(&clos).cloned().unwrap_or_else(|| clos.to_string()) };
+        let named =
+            |clos: u8| ClassMetrics { class: of.classes.get(&clos).cloned().unwrap_or_else(|| clos.to_string()) };
         for (clos, mask) in &seen.in_force.classes {
             self.ways.get_or_create(&named(clos.0)).set(i64::from(mask.ways()));
         }
@@ -208,7 +209,7 @@ mod tests {
         let seen = Observation { received_pps: Some(sample), ..Observation::default() };
         let (faults, classes) = (["x".to_string()], BTreeMap::new());
         let of = Circumstances { faults: &faults, effect: Some(Effect::None), undecided: None, classes: &classes };
-        metrics.interval(&Outcome::Held(seen), &of);
+        metrics.interval(&StepOutcome::Held(seen), &of);
         let text = metrics.text();
         for line in [
             "wirespeedd_received_pps 5.0",

@@ -3,14 +3,14 @@
 use std::fmt;
 
 use control::{Actuator, Allocation, Policy};
-use host::{IoBackend, Source};
+use host::{CounterSource, IoBackend};
 use units::{Cbm, Ps};
 
-use crate::{Config, DaemonError, Parts, Setup, StateFolder};
+use crate::{DaemonConfig, DaemonError, DaemonSetup, Parts, StateFolder};
 
 /// The writes, in order, and what a reader should know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
+pub struct WritePlan {
     /// As shell commands.
     pub writes: Vec<String>,
     /// What is left alone, and what is missing.
@@ -20,12 +20,16 @@ pub struct Plan {
 /// What `run --apply` would write first.
 ///
 /// # Errors
-/// As [`Setup::new`]; the machine or the journal cannot be read.
-pub fn plan(config: &Config, parts: &Parts, sources: Vec<Box<dyn Source>>) -> Result<Plan, DaemonError> {
-    let setup = Setup::new(config, parts)?;
+/// As [`DaemonSetup::new`]; the machine or the journal cannot be read.
+pub fn plan(
+    config: &DaemonConfig,
+    parts: &Parts,
+    sources: Vec<Box<dyn CounterSource>>,
+) -> Result<WritePlan, DaemonError> {
+    let setup = DaemonSetup::new(config, parts)?;
     let mut machine = setup.machine(setup.readable(), sources, || Ps(1))?;
     let seen = machine.observe()?;
-    let mut plan = Plan { notes: setup.notes.clone(), ..Plan::default() };
+    let mut plan = WritePlan { notes: setup.notes.clone(), ..WritePlan::default() };
     let root = setup.resctrl.tree().root().display().to_string();
     for (group, cpus) in &setup.missing {
         plan.writes.push(format!("mkdir {root}/{group}"));
@@ -50,7 +54,7 @@ pub fn plan(config: &Config, parts: &Parts, sources: Vec<Box<dyn Source>>) -> Re
 }
 
 /// Settings as shell commands.
-fn writes(config: &Config, setup: &Setup, allocation: &Allocation) -> Result<Vec<String>, DaemonError> {
+fn writes(config: &DaemonConfig, setup: &DaemonSetup, allocation: &Allocation) -> Result<Vec<String>, DaemonError> {
     let root = setup.resctrl.tree().root().display().to_string();
     let domains = setup.resctrl.masks("")?;
     let text = |mask: Cbm| domains.iter().map(|(d, _)| format!("{d}={:x}", mask.0)).collect::<Vec<_>>().join(";");
@@ -80,7 +84,7 @@ fn writes(config: &Config, setup: &Setup, allocation: &Allocation) -> Result<Vec
     Ok(writes)
 }
 
-impl fmt::Display for Plan {
+impl fmt::Display for WritePlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.writes.is_empty() {
             writeln!(f, "# nothing would be written: the machine is set as the policy wants it")?;

@@ -1,14 +1,14 @@
 //! Puts back what the journal says. What cannot be put back gets a safe setting, and what not even that is kept in the journal.
 
 use host::resctrl::IoAlloc;
-use host::{CbmRule, Cpu, HostError, IoRegister, Mode, Resctrl};
+use host::{CbmRule, CpuIdentity, GroupMode, HostError, IoRegister, Resctrl};
 use units::Cbm;
 
-use crate::{DaemonError, Entry, Journal, Parts, StateFolder};
+use crate::{DaemonError, Journal, JournalEntry, Parts, StateFolder};
 
 /// What came of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
+pub struct RestoreReport {
     /// As it was.
     pub restored: Vec<String>,
     /// What could not be as it was, and what it is now.
@@ -26,10 +26,10 @@ const TRIES: u32 = 8;
 ///
 /// # Errors
 /// The journal cannot be read; something failed, which is in the journal still.
-pub fn restore(state: &StateFolder, parts: &Parts, wait: &mut dyn FnMut(u32)) -> Result<Report, DaemonError> {
+pub fn restore(state: &StateFolder, parts: &Parts, wait: &mut dyn FnMut(u32)) -> Result<RestoreReport, DaemonError> {
     let journal = state.journal(&parts.prefix)?;
     if journal.is_empty() {
-        return Ok(Report::default());
+        return Ok(RestoreReport::default());
     }
     let (report, left) = put_back_all(&journal, parts, wait);
     state.keep(&Journal { entries: left, ..journal })?;
@@ -37,8 +37,12 @@ pub fn restore(state: &StateFolder, parts: &Parts, wait: &mut dyn FnMut(u32)) ->
 }
 
 /// Puts back everything in a journal, which stays as it is: for a process whose loop hangs and may yet go on.
-pub(crate) fn put_back_all(journal: &Journal, parts: &Parts, wait: &mut dyn FnMut(u32)) -> (Report, Vec<Entry>) {
-    let mut report = Report::default();
+pub(crate) fn put_back_all(
+    journal: &Journal,
+    parts: &Parts,
+    wait: &mut dyn FnMut(u32),
+) -> (RestoreReport, Vec<JournalEntry>) {
+    let mut report = RestoreReport::default();
     let mut left = Vec::new();
     // A start that cannot be told is taken for the same one: what is put back needlessly is as it was anyway.
     let boot = parts.boot();
@@ -47,10 +51,13 @@ pub(crate) fn put_back_all(journal: &Journal, parts: &Parts, wait: &mut dyn FnMu
         return (report, left);
     }
     // Groups that we made go first: then their ways are nobody's.
-    let (made, changed): (Vec<_>, Vec<_>) = journal.entries.iter().partition(|e| matches!(e, Entry::Made { .. }));
+    let (made, changed): (Vec<_>, Vec<_>) =
+        journal.entries.iter().partition(|e| matches!(e, JournalEntry::Made { .. }));
     // A register stands alone in each package: one that cannot be reached keeps no other from being put back.
     let each = made.into_iter().chain(changed).flat_map(|entry| match entry {
-        Entry::Register { values } => values.iter().map(|v| Entry::Register { values: vec![*v] }).collect(),
+        JournalEntry::Register { values } => {
+            values.iter().map(|v| JournalEntry::Register { values: vec![*v] }).collect()
+        }
         other => vec![other.clone()],
     });
     // Others that keep to the kernel's lock are kept out where that can be had; a lock that is held stops no restoring.
@@ -72,7 +79,9 @@ pub(crate) fn put_back_all(journal: &Journal, parts: &Parts, wait: &mut dyn FnMu
             Err(why) => {
                 report.failed.push(why.to_string());
                 match (left.last_mut(), entry) {
-                    (Some(Entry::Register { values }), Entry::Register { values: more }) => values.extend(more),
+                    (Some(JournalEntry::Register { values }), JournalEntry::Register { values: more }) => {
+                        values.extend(more)
+                    }
                     (_, entry) => left.push(entry),
                 }
             }
@@ -86,9 +95,9 @@ enum Done {
     Safe(String),
 }
 
-fn put_back(entry: &Entry, parts: &Parts) -> Result<Done, HostError> {
+fn put_back(entry: &JournalEntry, parts: &Parts) -> Result<Done, HostError> {
     match entry {
-        Entry::Made { group } => {
+        JournalEntry::Made { group } => {
             let resctrl = Resctrl::open(parts.resctrl.clone())?;
             match resctrl.remove(group) {
                 Ok(()) => Ok(Done::Restored(format!("group {group} is removed"))),
@@ -96,13 +105,13 @@ fn put_back(entry: &Entry, parts: &Parts) -> Result<Done, HostError> {
                 Err(why) => Err(why),
             }
         }
-        Entry::Masks { group, masks } => masks_back(&Resctrl::open(parts.resctrl.clone())?, group, masks),
-        Entry::Register { values } => {
+        JournalEntry::Masks { group, masks } => masks_back(&Resctrl::open(parts.resctrl.clone())?, group, masks),
+        JournalEntry::Register { values } => {
             let register = IoRegister::new(parts.dev_cpu.clone(), values.iter().map(|(cpu, _)| *cpu).collect());
             register.write(values)?;
             Ok(Done::Restored(format!("ways of device writes are {}", text(values))))
         }
-        Entry::IoAlloc { masks } => {
+        JournalEntry::IoAlloc { masks } => {
             let resctrl = Resctrl::open(parts.resctrl.clone())?;
             let rule = resctrl.rule()?;
             let to = match masks {
@@ -154,7 +163,7 @@ fn free_ways(
         let mut mask = rule.full.0;
         for other in resctrl.groups()?.iter().filter(|g| *g != group) {
             let taken = match resctrl.mode(other) {
-                Ok(Mode::Shareable) => continue,
+                Ok(GroupMode::Shareable) => continue,
                 Ok(_) => resctrl.masks(other),
                 Err(why) => Err(why),
             };
@@ -176,6 +185,6 @@ fn text(masks: &[(u32, Cbm)]) -> String {
 }
 
 /// What `wirespeedd restore` needs to know of the processor: nothing, the journal has it all.
-pub(crate) fn current(parts: &Parts, cpu: &Cpu) -> Result<Vec<(u32, Cbm)>, HostError> {
+pub(crate) fn current(parts: &Parts, cpu: &CpuIdentity) -> Result<Vec<(u32, Cbm)>, HostError> {
     parts.register(cpu).read_all()
 }

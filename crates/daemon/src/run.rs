@@ -5,39 +5,39 @@ use std::collections::BTreeMap;
 
 use control::{Actuator, Allocation, Observation, Policy};
 use host::resctrl::IoAlloc;
-use host::{HostError, IoBackend, Machine, Source};
+use host::{CounterSource, HostError, HostMachine, IoBackend};
 use policy::baseline::Isolated;
-use policy::{Allocator, AllocatorSpec, Outcome, Steering};
+use policy::{Allocator, AllocatorSpec, Steering, StepOutcome};
 use tracing::Level;
 use units::Ps;
 
-use crate::config::PolicyKind;
-use crate::restore::{Report, current, restore};
-use crate::undecided::{News, Notice, Undecided};
+use crate::config::DaemonPolicyKind;
+use crate::restore::{RestoreReport, current, restore};
+use crate::undecided::{Undecided, UndecidedNews, UndecidedNotice};
 use crate::{
-    Circumstances, Config, DaemonError, Effect, Entry, Journal, Measurement, Metrics, Parts, Setup, StateFolder,
-    Verified,
+    Circumstances, DaemonConfig, DaemonError, DaemonSetup, Effect, Journal, JournalEntry, Metrics, Parts, StateFolder,
+    Verified, VerifySpec,
 };
 
 /// A machine that journals before it is set.
 pub struct Guarded {
-    machine: Machine,
+    machine: HostMachine,
     parts: Parts,
     state: StateFolder,
     journal: Journal,
-    cpu: host::Cpu,
+    cpu: host::CpuIdentity,
     /// Nothing may be written.
     dry: bool,
 }
 
 impl Guarded {
     /// The machine.
-    pub fn machine(&self) -> &Machine {
+    pub fn machine(&self) -> &HostMachine {
         &self.machine
     }
 
     /// Puts an entry on the disk, if its thing is not there yet.
-    fn note(&mut self, entry: Entry) -> Result<(), DaemonError> {
+    fn note(&mut self, entry: JournalEntry) -> Result<(), DaemonError> {
         if self.journal.has(&entry) {
             return Ok(());
         }
@@ -52,24 +52,24 @@ impl Guarded {
     fn note_all(&mut self, allocation: &Allocation) -> Result<(), DaemonError> {
         for (clos, _) in &allocation.classes {
             let Some(class) = self.machine.classes().iter().find(|c| c.clos == *clos).cloned() else { continue };
-            let made = Entry::Made { group: class.group.clone() };
+            let made = JournalEntry::Made { group: class.group.clone() };
             if !self.journal.has(&made) {
                 let masks = self.machine.resctrl().masks(&class.group)?;
-                self.note(Entry::Masks { group: class.group, masks })?;
+                self.note(JournalEntry::Masks { group: class.group, masks })?;
             }
         }
         if allocation.io_ways.is_some() {
             match self.machine.io() {
                 IoBackend::Register(_) => {
                     let values = current(&self.parts, &self.cpu)?;
-                    self.note(Entry::Register { values })?;
+                    self.note(JournalEntry::Register { values })?;
                 }
                 IoBackend::Kernel => {
                     let masks = match self.machine.resctrl().io_alloc()? {
                         IoAlloc::Enabled(masks) => Some(masks),
                         IoAlloc::Disabled | IoAlloc::Unsupported => None,
                     };
-                    self.note(Entry::IoAlloc { masks })?;
+                    self.note(JournalEntry::IoAlloc { masks })?;
                 }
                 IoBackend::Fixed(_) | IoBackend::Unknown => {}
             }
@@ -78,14 +78,14 @@ impl Guarded {
     }
 
     /// Makes the groups that are missing, and gives them their processors.
-    fn make(&mut self, setup: &Setup) -> Result<(), DaemonError> {
+    fn make(&mut self, setup: &DaemonSetup) -> Result<(), DaemonError> {
         let _lock = setup.resctrl.lock()?;
         for (group, cpus) in &setup.missing {
-            self.note(Entry::Made { group: group.clone() })?;
+            self.note(JournalEntry::Made { group: group.clone() })?;
             if let Err(why) = setup.resctrl.create(group) {
                 if why.is_taken() {
                     // Somebody was faster: it is not ours to remove.
-                    self.journal.entries.retain(|e| !matches!(e, Entry::Made { group: g } if g == group));
+                    self.journal.entries.retain(|e| !matches!(e, JournalEntry::Made { group: g } if g == group));
                     self.state.keep(&self.journal)?;
                 }
                 return Err(why.into());
@@ -116,7 +116,7 @@ impl Actuator for Guarded {
 
 /// How the loop ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum LoopEnd {
     /// It was asked to.
     Asked,
     /// A group of ours is gone, settings fail, counters stay away, or somebody else keeps setting what we set.
@@ -125,19 +125,19 @@ pub enum End {
 
 /// What one interval did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum IntervalStep {
     /// The loop goes on.
     GoOn,
     /// It must end.
-    End(End),
+    End(LoopEnd),
 }
 
 /// The daemon.
 pub struct Daemon {
     guarded: Guarded,
     steering: Steering<Verified<Box<dyn Policy + Send>>>,
-    config: Config,
-    setup: Setup,
+    config: DaemonConfig,
+    setup: DaemonSetup,
     /// What was applied last.
     applied: Option<Allocation>,
     blind: u32,
@@ -148,35 +148,41 @@ pub struct Daemon {
     names: BTreeMap<u8, String>,
     told: Option<Allocation>,
     effect_told: bool,
-    notice: Notice,
+    notice: UndecidedNotice,
     /// No other daemon sets this machine meanwhile.
     _claim: Option<Box<dyn Any + Send>>,
 }
 
 /// The policy of a configuration.
-pub(crate) fn policy_of(config: &Config, setup: &Setup) -> Result<Box<dyn Policy + Send>, DaemonError> {
+pub(crate) fn policy_of(config: &DaemonConfig, setup: &DaemonSetup) -> Result<Box<dyn Policy + Send>, DaemonError> {
     let floors = setup.floors.clone();
     let is_fixed = matches!(setup.io, IoBackend::Fixed(_));
     let start = if is_fixed { floors.io } else { config.policy.io_ways };
     Ok(match config.policy.kind {
-        PolicyKind::Allocator if !is_fixed => {
+        DaemonPolicyKind::Allocator if !is_fixed => {
             let spec = AllocatorSpec { floors, start_io: start, rx_class: 1, ..AllocatorSpec::default() };
             Box::new(Allocator::new(spec)?)
         }
         // There is nothing to move: the ways that devices do not fill are the cores'.
-        PolicyKind::Allocator | PolicyKind::Isolated => Box::new(Isolated::new(floors, start)),
+        DaemonPolicyKind::Allocator | DaemonPolicyKind::Isolated => Box::new(Isolated::new(floors, start)),
     })
 }
 
 /// That policy, beginning with a measurement where one is wanted.
-fn verified<P: Policy>(inner: P, config: &Config, setup: &Setup, known: Option<Effect>, apply: bool) -> Verified<P> {
+fn verified<P: Policy>(
+    inner: P,
+    config: &DaemonConfig,
+    setup: &DaemonSetup,
+    known: Option<Effect>,
+    apply: bool,
+) -> Verified<P> {
     let floors = setup.floors.clone();
     match (&setup.io, known) {
         (IoBackend::Register(_), Some(effect @ (Effect::Measured | Effect::None))) => {
             Verified::known(inner, floors, effect)
         }
         (IoBackend::Register(_), _) if apply && config.io.verify => {
-            let measurement = Measurement { intervals: config.io.verify_intervals, loss: config.io.verify_loss };
+            let measurement = VerifySpec { intervals: config.io.verify_intervals, loss: config.io.verify_loss };
             let policy = Verified::new(inner, floors, measurement);
             let [fewest, most] = policy.io_ways();
             let (intervals, loss) = (measurement.intervals, measurement.loss);
@@ -196,7 +202,7 @@ fn verified<P: Policy>(inner: P, config: &Config, setup: &Setup, known: Option<E
 }
 
 /// Names of classes as the configuration has them.
-fn names_of(config: &Config, classes: &[host::Class]) -> BTreeMap<u8, String> {
+fn names_of(config: &DaemonConfig, classes: &[host::ServiceClass]) -> BTreeMap<u8, String> {
     let named = config.numbers().into_iter().map(|(clos, class)| (clos, class.name.clone()));
     let root = classes.iter().any(|c| c.clos.0 == 0).then(|| (0, "default".to_string()));
     named.chain(root).collect()
@@ -208,9 +214,9 @@ impl Daemon {
     /// # Errors
     /// The configuration does not fit the machine; what was made is undone then.
     pub fn new(
-        config: Config,
+        config: DaemonConfig,
         parts: Parts,
-        sources: Vec<Box<dyn Source>>,
+        sources: Vec<Box<dyn CounterSource>>,
         metrics: Metrics,
         apply: bool,
         wait: &mut dyn FnMut(u32),
@@ -220,11 +226,11 @@ impl Daemon {
         let claim = if apply { parts.claim()? } else { None };
         if apply {
             let report = restore(&state, &parts, wait)?;
-            if report != Report::default() {
+            if report != RestoreReport::default() {
                 tracing::warn!(event = "recovered", restored = ?report.restored, safe = ?report.safe);
             }
         }
-        let setup = Setup::new(&config, &parts)?;
+        let setup = DaemonSetup::new(&config, &parts)?;
         for note in &setup.notes {
             tracing::info!(event = "note", note = note.as_str());
         }
@@ -256,7 +262,7 @@ impl Daemon {
             names,
             told: None,
             effect_told: false,
-            notice: Notice::default(),
+            notice: UndecidedNotice::default(),
             _claim: claim,
         };
         if let Some(Effect::None) = effect
@@ -279,7 +285,7 @@ impl Daemon {
     }
 
     /// One interval.
-    pub fn step(&mut self, wait: &mut dyn FnMut(u32)) -> Step {
+    pub fn step(&mut self, wait: &mut dyn FnMut(u32)) -> IntervalStep {
         let outcome = self.steering.step(&mut self.guarded);
         let lost_pps = outcome.seen().and_then(|seen| seen.lost_pps).map(|s| s.value);
         let undecided = self.steering.policy().lacks().map(|lack| Undecided { lack, lost_pps });
@@ -287,19 +293,19 @@ impl Daemon {
         let of = Circumstances { faults, effect: self.effect(), undecided, classes: &self.names };
         self.metrics.interval(&outcome, &of);
         match self.notice.news(undecided, outcome.seen()) {
-            Some(News::Begins(undecided)) => {
+            Some(UndecidedNews::Begins(undecided)) => {
                 let (reason, faults) = (crate::undecided::reason(undecided.lack), faults.join("; "));
                 tracing::warn!(event = "undecided", reason, lost_pps, faults, "{undecided}");
             }
-            Some(News::Ends) => tracing::info!(event = "decides", "the policy has what it decides by again"),
+            Some(UndecidedNews::Ends) => tracing::info!(event = "decides", "the policy has what it decides by again"),
             None => {}
         }
         let step = self.judge(outcome);
-        if step == Step::GoOn && !self.effect_told && !self.guarded.dry {
+        if step == IntervalStep::GoOn && !self.effect_told && !self.guarded.dry {
             match self.effect() {
                 Some(Effect::None) => {
                     if let Err(why) = self.mark_without_effect(wait) {
-                        return Step::End(End::GaveUp(why.to_string()));
+                        return IntervalStep::End(LoopEnd::GaveUp(why.to_string()));
                     }
                 }
                 Some(effect) => {
@@ -327,9 +333,9 @@ impl Daemon {
         step
     }
 
-    fn judge(&mut self, outcome: Outcome<DaemonError>) -> Step {
+    fn judge(&mut self, outcome: StepOutcome<DaemonError>) -> IntervalStep {
         match outcome {
-            Outcome::Held(seen) => {
+            StepOutcome::Held(seen) => {
                 (self.blind, self.refused) = (0, 0);
                 if self.changed_by_others(&seen) {
                     return self.count_contention();
@@ -340,9 +346,9 @@ impl Daemon {
                 } else {
                     tracing::debug!(event = "decision", decision = "hold", io_ways);
                 }
-                Step::GoOn
+                IntervalStep::GoOn
             }
-            Outcome::Applied(seen, allocation) => {
+            StepOutcome::Applied(seen, allocation) => {
                 (self.blind, self.refused) = (0, 0);
                 let by_others = self.changed_by_others(&seen);
                 // A dry run wants the same in each interval.
@@ -353,27 +359,27 @@ impl Daemon {
                 if !self.guarded.dry {
                     self.applied = Some(allocation);
                 }
-                if by_others { self.count_contention() } else { Step::GoOn }
+                if by_others { self.count_contention() } else { IntervalStep::GoOn }
             }
-            Outcome::Refused(seen, allocation, why) => {
+            StepOutcome::Refused(seen, allocation, why) => {
                 self.refused += 1;
                 self.tell(Level::INFO, "refused", &seen, &allocation, Some(&why));
                 // What is in force is not what is wanted: the next interval tries again.
                 let is_half = matches!(why, DaemonError::Host(HostError::HalfApplied { .. }));
                 let is_own = matches!(why, DaemonError::File { .. } | DaemonError::Journal { .. });
                 if is_half || is_own || self.refused >= self.config.patience {
-                    return Step::End(End::GaveUp(format!("settings cannot be applied: {why}")));
+                    return IntervalStep::End(LoopEnd::GaveUp(format!("settings cannot be applied: {why}")));
                 }
-                Step::GoOn
+                IntervalStep::GoOn
             }
-            Outcome::Blind(why) => {
+            StepOutcome::Blind(why) => {
                 self.blind += 1;
                 tracing::warn!(event = "decision", decision = "blind", error = %why);
                 let gone = matches!(&why, DaemonError::Host(e) if e.is_gone());
                 if gone || self.blind >= self.config.patience {
-                    return Step::End(End::GaveUp(format!("the machine cannot be read: {why}")));
+                    return IntervalStep::End(LoopEnd::GaveUp(format!("the machine cannot be read: {why}")));
                 }
-                Step::GoOn
+                IntervalStep::GoOn
             }
         }
     }
@@ -393,14 +399,14 @@ impl Daemon {
         changed
     }
 
-    fn count_contention(&mut self) -> Step {
+    fn count_contention(&mut self) -> IntervalStep {
         self.contended += 1;
         tracing::warn!(event = "contention", times = self.contended, "somebody else has set what we had set");
         if self.contended >= self.config.contention {
             let why = format!("somebody else has set our groups {} times: only one may", self.contended);
-            return Step::End(End::GaveUp(why));
+            return IntervalStep::End(LoopEnd::GaveUp(why));
         }
-        Step::GoOn
+        IntervalStep::GoOn
     }
 
     fn tell(
@@ -447,7 +453,7 @@ impl Daemon {
             self.guarded.state.keep_effect(&self.setup.name(), Effect::None)?;
         }
         let register = self.guarded.journal.entries.iter().find_map(|e| match e {
-            Entry::Register { values } => Some(values.clone()),
+            JournalEntry::Register { values } => Some(values.clone()),
             _ => None,
         });
         let ways = match (&self.guarded.machine.io(), register) {
@@ -480,9 +486,9 @@ impl Daemon {
     ///
     /// # Errors
     /// As [`restore()`].
-    pub fn end(self, wait: &mut dyn FnMut(u32)) -> Result<Report, DaemonError> {
+    pub fn end(self, wait: &mut dyn FnMut(u32)) -> Result<RestoreReport, DaemonError> {
         if self.guarded.dry {
-            return Ok(Report::default());
+            return Ok(RestoreReport::default());
         }
         restore(&self.guarded.state, &self.guarded.parts, wait)
     }

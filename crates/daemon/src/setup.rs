@@ -7,14 +7,15 @@ use std::sync::Arc;
 
 use control::Counter;
 use host::{
-    CbmRule, Class, CoreEvents, Cpu, CpuList, Files, FromJson, FromPerf, FromTelemetry, HostError, IoBackend,
-    IoRegister, IoWays, Machine, Metering, Mode, PerfEvents, Resctrl, Source, Tree, generation, resctrl::IoAlloc,
+    CbmRule, CoreEvents, CounterSource, CpuIdentity, CpuList, Files, FromJson, FromPerf, FromTelemetry, GroupMode,
+    HostError, HostMachine, IoBackend, IoRegister, IoWaysRegister, Metering, PerfEvents, Resctrl, ServiceClass, Tree,
+    generation, resctrl::IoAlloc,
 };
 use policy::{Floors, Meter, PolicyError};
 use units::{Cbm, Clos, Ps};
 
-use crate::config::{Backend, as_configured};
-use crate::{Config, DaemonError};
+use crate::config::{IoWaysBackend, as_configured};
+use crate::{DaemonConfig, DaemonError};
 
 /// The machine's roots, and how groups of the daemon's are told from others'.
 #[derive(Clone)]
@@ -33,7 +34,7 @@ pub struct Parts {
 
 impl Parts {
     /// The files that a configuration names.
-    pub fn of(config: &Config) -> Parts {
+    pub fn of(config: &DaemonConfig) -> Parts {
         let files = |path: &std::path::Path| -> Arc<dyn Tree> { Arc::new(Files::new(path)) };
         let roots = &config.roots;
         Parts {
@@ -68,7 +69,7 @@ impl Parts {
     }
 
     /// The register of device ways, of all packages.
-    pub fn register(&self, cpu: &Cpu) -> IoRegister {
+    pub fn register(&self, cpu: &CpuIdentity) -> IoRegister {
         IoRegister::new(self.dev_cpu.clone(), cpu.packages.clone())
     }
 }
@@ -78,32 +79,32 @@ impl Parts {
 const CLAIMED: &str = "info";
 
 /// A configuration that fits the machine. Nothing has been written.
-pub struct Setup {
+pub struct DaemonSetup {
     /// The file system.
     pub resctrl: Resctrl,
     /// The processor.
-    pub cpu: Cpu,
+    pub cpu: CpuIdentity,
     /// What sets the ways of devices.
     pub io: IoBackend,
     /// What each part keeps.
     pub floors: Floors,
     /// Classes, by number; those whose groups are not there yet.
-    pub classes: Vec<Class>,
+    pub classes: Vec<ServiceClass>,
     /// Groups to be made, with their processors.
     pub missing: Vec<(String, CpuList)>,
     /// What a reader should know.
     pub notes: Vec<String>,
 }
 
-impl Setup {
+impl DaemonSetup {
     /// Looks at the machine.
     ///
     /// # Errors
     /// resctrl is not mounted or cannot be read, the ways do not suffice, other groups stand in the way.
-    pub fn new(config: &Config, parts: &Parts) -> Result<Setup, DaemonError> {
+    pub fn new(config: &DaemonConfig, parts: &Parts) -> Result<DaemonSetup, DaemonError> {
         let resctrl = Resctrl::open(parts.resctrl.clone())?;
         let rule = resctrl.rule()?;
-        let cpu = Cpu::read(&*parts.proc)?;
+        let cpu = CpuIdentity::read(&*parts.proc)?;
         let mut notes = Vec::new();
         let io = io_backend(config, parts, &resctrl, &cpu, &rule, &mut notes)?;
         let floors = floors(config, &rule, &io)?;
@@ -133,33 +134,45 @@ impl Setup {
                 floors.others
             ));
         }
-        let mut classes: Vec<Class> =
-            config.numbers().into_iter().map(|(clos, c)| Class { clos: Clos(clos), group: config.group(c) }).collect();
+        let mut classes: Vec<ServiceClass> = config
+            .numbers()
+            .into_iter()
+            .map(|(clos, c)| ServiceClass { clos: Clos(clos), group: config.group(c) })
+            .collect();
         if config.default_group {
-            classes.insert(0, Class { clos: Clos(0), group: String::new() });
+            classes.insert(0, ServiceClass { clos: Clos(0), group: String::new() });
         }
-        Ok(Setup { resctrl, cpu, io, floors, classes, missing, notes })
+        Ok(DaemonSetup { resctrl, cpu, io, floors, classes, missing, notes })
     }
 
     /// Classes as they can be read before their groups are there: those have the default group's masks.
-    pub fn readable(&self) -> Vec<Class> {
-        let is_missing = |c: &Class| self.missing.iter().any(|(name, _)| *name == c.group);
-        let stand_in =
-            |c: &Class| Class { clos: c.clos, group: if is_missing(c) { String::new() } else { c.group.clone() } };
+    pub fn readable(&self) -> Vec<ServiceClass> {
+        let is_missing = |c: &ServiceClass| self.missing.iter().any(|(name, _)| *name == c.group);
+        let stand_in = |c: &ServiceClass| ServiceClass {
+            clos: c.clos,
+            group: if is_missing(c) { String::new() } else { c.group.clone() },
+        };
         self.classes.iter().map(stand_in).collect()
     }
 
     /// The machine, of these classes.
     ///
     /// # Errors
-    /// As [`Machine::new`].
+    /// As [`HostMachine::new`].
     pub fn machine(
         &self,
-        classes: Vec<Class>,
-        sources: Vec<Box<dyn Source>>,
+        classes: Vec<ServiceClass>,
+        sources: Vec<Box<dyn CounterSource>>,
         clock: impl FnMut() -> Ps + Send + 'static,
-    ) -> Result<Machine, DaemonError> {
-        Ok(Machine::new(self.resctrl.clone(), classes, self.io.clone(), sources, Box::new(Meters::default()), clock)?)
+    ) -> Result<HostMachine, DaemonError> {
+        Ok(HostMachine::new(
+            self.resctrl.clone(),
+            classes,
+            self.io.clone(),
+            sources,
+            Box::new(Meters::default()),
+            clock,
+        )?)
     }
 
     /// How the processor is named in what is remembered of it.
@@ -169,7 +182,7 @@ impl Setup {
 }
 
 /// What each part keeps in this cache.
-fn floors(config: &Config, rule: &CbmRule, io: &IoBackend) -> Result<Floors, DaemonError> {
+fn floors(config: &DaemonConfig, rule: &CbmRule, io: &IoBackend) -> Result<Floors, DaemonError> {
     let mut floors = config.floors(rule.ways());
     floors.core = floors.core.max(rule.min_bits);
     match io {
@@ -207,14 +220,14 @@ pub(crate) fn fix(floors: &mut Floors, ways: Cbm) -> Result<(), DaemonError> {
 }
 
 fn io_backend(
-    config: &Config,
+    config: &DaemonConfig,
     parts: &Parts,
     resctrl: &Resctrl,
-    cpu: &Cpu,
+    cpu: &CpuIdentity,
     rule: &CbmRule,
     notes: &mut Vec<String>,
 ) -> Result<IoBackend, DaemonError> {
-    let known = generation(cpu).map_or(IoWays::Absent, |g| g.io_ways);
+    let known = generation(cpu).map_or(IoWaysRegister::Absent, |g| g.io_ways);
     let register = parts.register(cpu);
     let fixed = |notes: &mut Vec<String>, why: &str, at: Cbm| {
         notes.push(format!("ways of device writes stay {at}: {why}"));
@@ -222,9 +235,9 @@ fn io_backend(
     };
     let untold = |notes: &mut Vec<String>, why: &str| Ok(IoBackend::Fixed(untold_io(config, rule, why, notes)));
     let wanted = config.io.backend;
-    if matches!(wanted, Backend::Auto | Backend::IoAlloc) {
+    if matches!(wanted, IoWaysBackend::Auto | IoWaysBackend::IoAlloc) {
         match resctrl.io_alloc()? {
-            IoAlloc::Unsupported if wanted == Backend::IoAlloc => {
+            IoAlloc::Unsupported if wanted == IoWaysBackend::IoAlloc => {
                 return Err(DaemonError::Setting {
                     path: "io.backend".into(),
                     came: "io_alloc".into(),
@@ -238,7 +251,7 @@ fn io_backend(
         }
     }
     // What the number 0xC8B is on a processor that is not in the table nobody here knows: it is not even read.
-    if known == IoWays::Absent && wanted == Backend::Register {
+    if known == IoWaysRegister::Absent && wanted == IoWaysBackend::Register {
         return Err(DaemonError::Setting {
             path: "io.backend".into(),
             came: "register".into(),
@@ -248,17 +261,17 @@ fn io_backend(
             ),
         });
     }
-    if matches!(wanted, Backend::Auto | Backend::Register) && known != IoWays::Absent {
+    if matches!(wanted, IoWaysBackend::Auto | IoWaysBackend::Register) && known != IoWaysRegister::Absent {
         // A register that holds no run of ways is not the one that is meant, or a virtual machine's, which reads 0.
         let now = register.read().and_then(|now| rule.of_io().check(now, "MSR 0xC8B").map(|()| now));
         match (known, now) {
-            (_, Err(why)) if wanted == Backend::Register => return Err(why.into()),
+            (_, Err(why)) if wanted == IoWaysBackend::Register => return Err(why.into()),
             (_, Err(why)) => return untold(notes, &why.to_string()),
-            (IoWays::NoEffect, Ok(now)) if wanted == Backend::Auto => {
+            (IoWaysRegister::NoEffect, Ok(now)) if wanted == IoWaysBackend::Auto => {
                 return fixed(notes, "on this generation a write to the register has no effect", now);
             }
             // A register that is in no manual is written unasked only where others have seen it work.
-            (IoWays::Unverified, Ok(now)) if wanted == Backend::Auto => {
+            (IoWaysRegister::Unverified, Ok(now)) if wanted == IoWaysBackend::Auto => {
                 return fixed(
                     notes,
                     "whether the register has an effect on this generation is not known; io.backend = \"register\" has it measured",
@@ -273,7 +286,7 @@ fn io_backend(
 
 /// The ways of devices where no register tells: those of the configuration, or those that resctrl says hardware shares; none where it
 /// says that no way is.
-fn untold_io(config: &Config, rule: &CbmRule, why: &str, notes: &mut Vec<String>) -> Cbm {
+fn untold_io(config: &DaemonConfig, rule: &CbmRule, why: &str, notes: &mut Vec<String>) -> Cbm {
     let ways = rule.ways();
     let highest = |n: u32| Cbm::span(ways - n.min(ways), n.min(ways));
     let no_way = format!("cores are kept out of no way for devices: {why}");
@@ -299,7 +312,7 @@ fn untold_io(config: &Config, rule: &CbmRule, why: &str, notes: &mut Vec<String>
 
 /// Classes of service are left to others.
 fn check_room(
-    config: &Config,
+    config: &DaemonConfig,
     resctrl: &Resctrl,
     groups: &[String],
     wanted: usize,
@@ -323,7 +336,7 @@ fn check_room(
 
 /// Processors are there, and are taken from the default group only.
 fn check_cpus(
-    config: &Config,
+    config: &DaemonConfig,
     resctrl: &Resctrl,
     groups: &[String],
     missing: &[(String, CpuList)],
@@ -355,10 +368,15 @@ fn check_cpus(
 }
 
 /// No mask of ours may ever need ways that another group has alone.
-fn check_exclusive(config: &Config, resctrl: &Resctrl, groups: &[String], floors: &Floors) -> Result<(), DaemonError> {
+fn check_exclusive(
+    config: &DaemonConfig,
+    resctrl: &Resctrl,
+    groups: &[String],
+    floors: &Floors,
+) -> Result<(), DaemonError> {
     let foreign = groups.iter().filter(|g| !g.is_empty() && !g.starts_with(&config.prefix));
     for group in foreign {
-        if resctrl.mode(group)? == Mode::Shareable {
+        if resctrl.mode(group)? == GroupMode::Shareable {
             continue;
         }
         let taken = resctrl.masks(group)?.into_iter().fold(0, |all, (_, mask)| all | mask.0);
@@ -375,8 +393,12 @@ fn check_exclusive(config: &Config, resctrl: &Resctrl, groups: &[String], floors
 }
 
 /// Where counters come from; what cannot be had is told and left out.
-pub fn sources(config: &Config, parts: &Parts, notes: &mut Vec<String>) -> Result<Vec<Box<dyn Source>>, DaemonError> {
-    let mut sources: Vec<Box<dyn Source>> = Vec::new();
+pub fn sources(
+    config: &DaemonConfig,
+    parts: &Parts,
+    notes: &mut Vec<String>,
+) -> Result<Vec<Box<dyn CounterSource>>, DaemonError> {
+    let mut sources: Vec<Box<dyn CounterSource>> = Vec::new();
     let cores: BTreeMap<u8, BTreeSet<u32>> = config
         .numbers()
         .into_iter()
@@ -386,7 +408,7 @@ pub fn sources(config: &Config, parts: &Parts, notes: &mut Vec<String>) -> Resul
         sources.push(Box::new(FromTelemetry::new(t.socket.clone(), t.ports.clone(), cores.clone())));
     }
     if let Some(json) = &config.json {
-        sources.push(Box::new(FromJson::new(host::json::Server::new(&json.url)?, config.json_paths(json))));
+        sources.push(Box::new(FromJson::new(host::json::JsonServer::new(&json.url)?, config.json_paths(json))));
     }
     if let Some(perf) = &config.perf {
         let of = |cpus: &BTreeSet<u32>| CoreEvents {

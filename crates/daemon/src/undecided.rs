@@ -15,7 +15,7 @@ pub struct Undecided {
 
 /// What is to be said of an interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum News {
+pub(crate) enum UndecidedNews {
     /// It begins, for another reason, or with loss.
     Begins(Undecided),
     /// It is over.
@@ -24,7 +24,7 @@ pub(crate) enum News {
 
 /// What has been said.
 #[derive(Debug, Default)]
-pub(crate) struct Notice {
+pub(crate) struct UndecidedNotice {
     /// The lack, and whether packets were lost.
     said: Option<(Lack, bool)>,
 }
@@ -56,15 +56,15 @@ pub(crate) const fn reason(lack: Lack) -> &'static str {
     }
 }
 
-impl Notice {
+impl UndecidedNotice {
     /// What is to be said after an interval that lacked this and saw that.
-    pub(crate) fn news(&mut self, undecided: Option<Undecided>, seen: Option<&Observation>) -> Option<News> {
-        let Some(now) = undecided else { return self.said.take().map(|_| News::Ends) };
+    pub(crate) fn news(&mut self, undecided: Option<Undecided>, seen: Option<&Observation>) -> Option<UndecidedNews> {
+        let Some(now) = undecided else { return self.said.take().map(|_| UndecidedNews::Ends) };
         let received = seen.and_then(|s| s.received_pps).map_or(0.0, |s| s.value);
         let loses = now.lost_pps.is_some_and(|lost| lost > LOSS * (lost + received));
         // Loss that comes and goes is said once.
         let said = (now.lack, loses || self.said.is_some_and(|(lack, lost)| lack == now.lack && lost));
-        (self.said.replace(said) != Some(said)).then_some(News::Begins(now))
+        (self.said.replace(said) != Some(said)).then_some(UndecidedNews::Begins(now))
     }
 }
 
@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn it_is_said_when_it_begins_when_packets_are_lost_and_when_it_ends() {
-        let mut notice = Notice::default();
+        let mut notice = UndecidedNotice::default();
         let of = |lack, lost| Some(Undecided { lack, lost_pps: Some(lost) });
         assert_eq!(notice.news(None, None), None);
         for (undecided, is_news) in [
@@ -117,9 +117,9 @@ mod tests {
             (of(Lack::MissRates, 0.0), true),
         ] {
             let news = notice.news(undecided, None);
-            assert_eq!(news, undecided.filter(|_| is_news).map(News::Begins), "{undecided:?}");
+            assert_eq!(news, undecided.filter(|_| is_news).map(UndecidedNews::Begins), "{undecided:?}");
         }
-        assert_eq!(notice.news(None, None), Some(News::Ends));
+        assert_eq!(notice.news(None, None), Some(UndecidedNews::Ends));
         assert_eq!(notice.news(None, None), None);
     }
 

@@ -26,7 +26,7 @@ pub enum Effect {
 
 /// How it is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Measurement {
+pub struct VerifySpec {
     /// Intervals of each of the two settings.
     pub intervals: u32,
     /// The share of packets that may be lost beyond what was lost before.
@@ -37,8 +37,8 @@ pub struct Measurement {
 pub struct Verified<P> {
     inner: P,
     floors: Floors,
-    phase: Phase,
-    measurement: Measurement,
+    phase: VerifyPhase,
+    measurement: VerifySpec,
     stopped: Option<Stopped>,
 }
 
@@ -53,7 +53,7 @@ pub struct Stopped {
     pub io_ways: u32,
 }
 
-enum Phase {
+enum VerifyPhase {
     /// Nothing is set yet: what is lost without the measurement. Intervals with packets and without other counters are blind.
     Before {
         waited: u32,
@@ -61,12 +61,12 @@ enum Phase {
         looks: Vec<Look>,
     },
     /// One of the two settings: which, intervals seen, and what was seen of each.
-    Probe(Probe),
+    Probe(VerifyProbe),
     Done(Effect),
 }
 
 #[derive(Default)]
-struct Probe {
+struct VerifyProbe {
     /// The share that was lost before.
     lost: f64,
     /// The second setting, the fewest ways.
@@ -112,22 +112,22 @@ const SAME_TRAFFIC: f64 = 0.1;
 
 impl<P: Policy> Verified<P> {
     /// Measures, then is `inner`.
-    pub fn new(inner: P, floors: Floors, measurement: Measurement) -> Verified<P> {
-        let phase = Phase::Before { waited: 0, blind: 0, looks: Vec::new() };
+    pub fn new(inner: P, floors: Floors, measurement: VerifySpec) -> Verified<P> {
+        let phase = VerifyPhase::Before { waited: 0, blind: 0, looks: Vec::new() };
         Verified { inner, floors, phase, measurement, stopped: None }
     }
 
     /// Takes it as known.
     pub fn known(inner: P, floors: Floors, effect: Effect) -> Verified<P> {
-        let measurement = Measurement { intervals: 0, loss: 0.0 };
-        Verified { inner, floors, phase: Phase::Done(effect), measurement, stopped: None }
+        let measurement = VerifySpec { intervals: 0, loss: 0.0 };
+        Verified { inner, floors, phase: VerifyPhase::Done(effect), measurement, stopped: None }
     }
 
     /// What was found, once it is.
     pub fn effect(&self) -> Option<Effect> {
         match self.phase {
-            Phase::Done(effect) => Some(effect),
-            Phase::Before { .. } | Phase::Probe(_) => None,
+            VerifyPhase::Done(effect) => Some(effect),
+            VerifyPhase::Before { .. } | VerifyPhase::Probe(_) => None,
         }
     }
 
@@ -155,21 +155,21 @@ impl<P: Policy> Verified<P> {
     }
 
     fn finish(&mut self, effect: Effect, seen: &Observation) -> Option<Allocation> {
-        self.phase = Phase::Done(effect);
+        self.phase = VerifyPhase::Done(effect);
         self.inner.decide(seen)
     }
 
     /// An interval before anything is set.
     fn wait(&mut self, seen: &Observation) -> Option<Allocation> {
         let patience = PATIENCE * self.measurement.intervals;
-        let Phase::Before { waited, blind, looks } = &mut self.phase else { return None };
+        let VerifyPhase::Before { waited, blind, looks } = &mut self.phase else { return None };
         *waited += 1;
         let look = look(seen);
         *blind += u32::from(look.is_none() && fresh(seen.received_pps).is_some_and(|pps| pps > 0.0));
         looks.extend(look);
         if looks.len() >= BEFORE {
             let lost = looks.iter().map(|l| l.lost).sum::<f64>() / looks.len() as f64;
-            self.phase = Phase::Probe(Probe { lost, ..Probe::default() });
+            self.phase = VerifyPhase::Probe(VerifyProbe { lost, ..VerifyProbe::default() });
             return Some(self.allocation(false));
         }
         if *blind >= BLIND || *waited > patience {
@@ -181,7 +181,7 @@ impl<P: Policy> Verified<P> {
     /// Whether more is lost than the measurement may cost; then it is over.
     fn guard(&mut self, seen: &Observation) -> Option<Effect> {
         let [fewest, most] = self.io_ways();
-        let Phase::Probe(probe) = &mut self.phase else { return None };
+        let VerifyPhase::Probe(probe) = &mut self.phase else { return None };
         let Some(during) = loss(seen) else {
             probe.blind += 1;
             return (probe.blind >= BLIND).then_some(Effect::Unknown);
@@ -203,16 +203,16 @@ impl<P: Policy> Verified<P> {
         if let Some(effect) = self.guard(seen) {
             return self.finish(effect, seen);
         }
-        let Phase::Probe(Probe { is_low, .. }) = self.phase else { return None };
+        let VerifyPhase::Probe(VerifyProbe { is_low, .. }) = self.phase else { return None };
         let wanted = self.allocation(is_low);
         let in_force = is_in_force(&wanted, &seen.in_force);
         let intervals = self.measurement.intervals;
-        let Phase::Probe(probe) = &mut self.phase else { return None };
+        let VerifyPhase::Probe(probe) = &mut self.phase else { return None };
         probe.waited += 1;
         if in_force != Some(true) {
             // Set again what somebody else has changed; for a while.
             if probe.waited > PATIENCE * intervals || in_force.is_none() {
-                self.phase = Phase::Done(Effect::Unknown);
+                self.phase = VerifyPhase::Done(Effect::Unknown);
             }
             return in_force.map(|_| wanted);
         }
@@ -243,9 +243,9 @@ fn is_in_force(wanted: &Allocation, read: &Allocation) -> Option<bool> {
 impl<P: Policy> Policy for Verified<P> {
     fn decide(&mut self, seen: &Observation) -> Option<Allocation> {
         match self.phase {
-            Phase::Before { .. } => self.wait(seen),
-            Phase::Probe(_) => self.probe(seen),
-            Phase::Done(_) => self.inner.decide(seen),
+            VerifyPhase::Before { .. } => self.wait(seen),
+            VerifyPhase::Probe(_) => self.probe(seen),
+            VerifyPhase::Done(_) => self.inner.decide(seen),
         }
     }
 
@@ -360,7 +360,7 @@ mod tests {
         let floors = Floors::default();
         let sample = |value| Some(control::Sample { value, age: Ps::ZERO, interval: Ps(1) });
         let begun = || {
-            let measurement = Measurement { intervals: 5, loss: 0.01 };
+            let measurement = VerifySpec { intervals: 5, loss: 0.01 };
             let mut policy = Verified::new(Isolated::new(floors.clone(), 2), floors.clone(), measurement);
             let seen = Observation {
                 received_pps: sample(1e6),

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::restore::{Report, put_back_all};
-use crate::{Config, DaemonError, Parts, StateFolder};
+use crate::restore::{RestoreReport, put_back_all};
+use crate::{DaemonConfig, DaemonError, Parts, StateFolder};
 
 /// Beats with every interval.
 #[derive(Clone, Debug, Default)]
@@ -42,7 +42,7 @@ pub fn watch(heart: &Heart, patience: Duration, stalled: impl FnOnce() + Send + 
 ///
 /// # Errors
 /// The journal cannot be read; something could not be put back.
-pub fn put_back(config: &Config) -> Result<Report, DaemonError> {
+pub fn put_back(config: &DaemonConfig) -> Result<RestoreReport, DaemonError> {
     let journal = StateFolder::read_only(&config.state).journal(&config.prefix)?;
     let (report, left) = put_back_all(&journal, &Parts::of(config), &mut pause);
     if left.is_empty() { Ok(report) } else { Err(DaemonError::NotRestored(report.failed.join("; "))) }

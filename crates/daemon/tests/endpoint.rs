@@ -43,7 +43,7 @@ struct Pressed {
     scene: Scene,
     child: Child,
     address: SocketAddr,
-    before: fakehost::State,
+    before: fakehost::ResctrlSettings,
     /// Threads before anybody pressed.
     threads: u64,
 }

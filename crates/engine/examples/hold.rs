@@ -8,7 +8,7 @@ use std::collections::BinaryHeap;
 use std::hint::black_box;
 use std::time::Instant;
 
-use engine::{Draw, Engine, Exponential, Fixed, Seed};
+use engine::{Deterministic, Draw, Engine, Exponential, Seed};
 use units::Ps;
 
 const MEAN: Ps = Ps(1_000_000);
@@ -74,7 +74,7 @@ fn main() {
         println!(
             "{n:>8} {:>12.1} {:>12.1} {:>12.1} {:>12.1}",
             engine(n, &mut exponential()),
-            engine(n, &mut Fixed(MEAN)),
+            engine(n, &mut Deterministic(MEAN)),
             engine(n, &mut Mixed(exponential(), 0)),
             heap(n, &mut exponential()),
         );

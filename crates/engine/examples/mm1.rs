@@ -7,7 +7,7 @@
 use std::error::Error;
 use std::time::Instant;
 
-use engine::queue::{Event, Observer, Queue};
+use engine::queue::{Queue, QueueEvent, QueueObserver};
 use engine::{Engine, Exponential, Seed};
 use stats::BatchMeans;
 use units::Ps;
@@ -22,7 +22,7 @@ struct Sojourn {
     mean: BatchMeans,
 }
 
-impl Observer for Sojourn {
+impl QueueObserver for Sojourn {
     #[inline]
     fn served(&mut self, sojourn: Ps) {
         self.served += 1;
@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let gap = Ps::from_secs_f64(SERVICE.as_secs() / RHO);
 
     let start = Instant::now();
-    let mut engine: Engine<Event> = Engine::new();
+    let mut engine: Engine<QueueEvent> = Engine::new();
     let mut queue = Queue::new(
         Exponential::new(gap, seed.stream("arrivals")),
         Exponential::new(SERVICE, seed.stream("services")),

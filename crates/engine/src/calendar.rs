@@ -49,7 +49,7 @@ pub struct Engine<E> {
     used: usize,
     /// `NEVER`, then the keys of what is to come: descending, or a heap whose root is at 1. From
     /// `used` on only the slots count: they are free.
-    keys: Vec<Key>,
+    keys: Vec<EventKey>,
     /// One for each key.
     slots: Vec<Option<E>>,
     heap: bool,
@@ -61,9 +61,9 @@ pub struct Engine<E> {
 }
 
 /// Time, priority, sequence, slot: 64, 8, 28 and 28 bits. No two are equal.
-type Key = u128;
+type EventKey = u128;
 
-const NEVER: Key = Key::MAX;
+const NEVER: EventKey = EventKey::MAX;
 const SLOT_BITS: u32 = 28;
 const SEQUENCE_ONE: u64 = 1 << SLOT_BITS;
 const SEQUENCE_END: u64 = 1 << PRIORITY_SHIFT;
@@ -80,20 +80,20 @@ const SORTED_AGAIN: usize = 24;
 const ARITY: usize = 4;
 
 #[inline(always)]
-fn time_of(key: Key) -> u64 {
+fn time_of(key: EventKey) -> u64 {
     (key >> 64) as u64
 }
 
 #[inline(always)]
-fn slot_of(key: Key) -> usize {
+fn slot_of(key: EventKey) -> usize {
     (key as u64 & ((1 << SLOT_BITS) - 1)) as usize
 }
 
 /// The lesser and the greater key, without a branch. A selection would do, if the compiler did not
 /// make a branch of it inside a loop.
 #[inline(always)]
-fn in_order(a: Key, b: Key) -> (Key, Key) {
-    let swap = (a ^ b) & Key::from(b < a).wrapping_neg();
+fn in_order(a: EventKey, b: EventKey) -> (EventKey, EventKey) {
+    let swap = (a ^ b) & EventKey::from(b < a).wrapping_neg();
     (a ^ swap, b ^ swap)
 }
 
@@ -136,7 +136,7 @@ impl<E> Engine<E> {
         }
         let slot = slot_of(self.keys[used]);
         let rank = u64::from(priority) << PRIORITY_SHIFT | self.sequence | slot as u64;
-        let key = Key::from(time) << 64 | Key::from(rank);
+        let key = EventKey::from(time) << 64 | EventKey::from(rank);
         self.sequence += SEQUENCE_ONE;
         self.slots[slot] = Some(event);
         self.used = used + 1;
@@ -248,7 +248,7 @@ impl<E> Engine<E> {
     }
 
     #[inline(never)]
-    fn insert_sorted(&mut self, key: Key) {
+    fn insert_sorted(&mut self, key: EventKey) {
         let mut at = self.used - 1;
         // `NEVER` at 0 ends the search.
         while at > 0 && self.keys[at - 1] < key {
@@ -260,7 +260,7 @@ impl<E> Engine<E> {
     }
 
     #[inline(never)]
-    fn insert_heap(&mut self, key: Key) {
+    fn insert_heap(&mut self, key: EventKey) {
         if !self.heap {
             self.heap = true;
             self.next = 1;
@@ -336,18 +336,18 @@ impl<E> Engine<E> {
         let slots = self.slots.len();
         assert!(slots + more <= 1 << SLOT_BITS, "more than 2^{SLOT_BITS} events are to come");
         self.slots.resize_with(slots + more, || None);
-        self.keys.extend((slots..slots + more).map(|slot| slot as Key));
+        self.keys.extend((slots..slots + more).map(|slot| slot as EventKey));
     }
 
     /// The sequence starts again: what is to come gets the first numbers, in its order.
     fn renumber(&mut self) {
         let keys = &mut self.keys[1..self.used];
         keys.sort_unstable();
-        let sequence_mask = Key::from(SEQUENCE_END - SEQUENCE_ONE);
+        let sequence_mask = EventKey::from(SEQUENCE_END - SEQUENCE_ONE);
         self.scheduled += self.sequence >> SLOT_BITS;
         self.sequence = 0;
         for key in keys.iter_mut() {
-            *key = *key & !sequence_mask | Key::from(self.sequence);
+            *key = *key & !sequence_mask | EventKey::from(self.sequence);
             self.sequence += SEQUENCE_ONE;
         }
         self.scheduled -= keys.len() as u64;

@@ -18,9 +18,9 @@ pub trait Draw {
 
 /// Always the same span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fixed(pub Ps);
+pub struct Deterministic(pub Ps);
 
-impl Draw for Fixed {
+impl Draw for Deterministic {
     #[inline]
     fn draw(&mut self) -> Ps {
         self.0

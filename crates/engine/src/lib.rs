@@ -16,6 +16,6 @@ mod seed;
 mod tournament;
 
 pub use calendar::{Engine, Model};
-pub use draw::{Draw, Exponential, Fixed};
+pub use draw::{Deterministic, Draw, Exponential};
 pub use seed::Seed;
 pub use tournament::Tournament;

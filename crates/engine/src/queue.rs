@@ -14,7 +14,7 @@ use crate::{Draw, Engine, Model};
 
 /// What happens in a [`Queue`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum QueueEvent {
     /// A customer arrives.
     Arrival,
     /// The customer that arrived at `arrived` has been served.
@@ -25,7 +25,7 @@ pub enum Event {
 }
 
 /// Sees the customers of a [`Queue`].
-pub trait Observer {
+pub trait QueueObserver {
     /// A customer leaves `sojourn` after it arrived.
     fn served(&mut self, sojourn: Ps);
     /// A customer finds the system full.
@@ -46,7 +46,7 @@ pub struct Queue<A, S, O> {
     servers: usize,
 }
 
-impl<A: Draw, S: Draw, O: Observer> Queue<A, S, O> {
+impl<A: Draw, S: Draw, O: QueueObserver> Queue<A, S, O> {
     /// A queue of `servers` servers (at least one) and room for `capacity` customers in all (at
     /// least as many as servers), and the first arrival in `engine`.
     pub fn new(
@@ -55,7 +55,7 @@ impl<A: Draw, S: Draw, O: Observer> Queue<A, S, O> {
         servers: usize,
         capacity: usize,
         observer: O,
-        engine: &mut Engine<Event>,
+        engine: &mut Engine<QueueEvent>,
     ) -> Queue<A, S, O> {
         let servers = servers.max(1);
         let mut queue = Queue {
@@ -67,7 +67,7 @@ impl<A: Draw, S: Draw, O: Observer> Queue<A, S, O> {
             waiting: VecDeque::new(),
             servers,
         };
-        engine.after(queue.arrivals.draw(), 0, Event::Arrival);
+        engine.after(queue.arrivals.draw(), 0, QueueEvent::Arrival);
         queue
     }
 
@@ -93,28 +93,28 @@ impl<A: Draw, S: Draw, O: Observer> Queue<A, S, O> {
     }
 }
 
-impl<A: Draw, S: Draw, O: Observer> Model for Queue<A, S, O> {
-    type Event = Event;
+impl<A: Draw, S: Draw, O: QueueObserver> Model for Queue<A, S, O> {
+    type Event = QueueEvent;
 
     #[inline]
-    fn handle(&mut self, event: Event, engine: &mut Engine<Event>) {
+    fn handle(&mut self, event: QueueEvent, engine: &mut Engine<QueueEvent>) {
         let now = engine.now();
         match event {
-            Event::Arrival => {
-                engine.after(self.arrivals.draw(), 0, Event::Arrival);
+            QueueEvent::Arrival => {
+                engine.after(self.arrivals.draw(), 0, QueueEvent::Arrival);
                 if self.free > 0 {
                     self.free -= 1;
-                    engine.after(self.services.draw(), 0, Event::Departure { arrived: now });
+                    engine.after(self.services.draw(), 0, QueueEvent::Departure { arrived: now });
                 } else if self.waiting.len() < self.room {
                     self.waiting.push_back(now);
                 } else {
                     self.observer.lost();
                 }
             }
-            Event::Departure { arrived } => {
+            QueueEvent::Departure { arrived } => {
                 self.observer.served(now.since(arrived));
                 match self.waiting.pop_front() {
-                    Some(arrived) => engine.after(self.services.draw(), 0, Event::Departure { arrived }),
+                    Some(arrived) => engine.after(self.services.draw(), 0, QueueEvent::Departure { arrived }),
                     None => self.free += 1,
                 }
             }

@@ -14,7 +14,7 @@
 use rand_pcg::Pcg64;
 use units::Ps;
 
-use crate::queue::{Event, Observer, Queue};
+use crate::queue::{Queue, QueueEvent, QueueObserver};
 use crate::{Draw, Engine, Model, Seed};
 
 /// A model that can be split: its state is copied and goes on with other random numbers.
@@ -26,7 +26,7 @@ pub trait Split: Clone {
     fn importance(&self) -> usize;
 
     /// What was counted since the last call, and forgets it: for a loss, the lost and the offered.
-    fn take_counts(&mut self) -> Counts;
+    fn take_counts(&mut self) -> RatioSums;
 
     /// Goes on with other random streams from here.
     fn restream(&mut self, rng: &mut Pcg64);
@@ -37,7 +37,7 @@ pub trait Split: Clone {
 
 /// Sums whose ratio is estimated.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Counts {
+pub struct RatioSums {
     /// Of the rare event.
     pub rare: f64,
     /// Of all.
@@ -101,8 +101,8 @@ impl<S: Split> Restart<S> {
     ///
     /// The counts of one call after the other are a correlated sequence, as those of any simulation:
     /// their ratio and its half-width are a matter of batch means.
-    pub fn run(&mut self, steps: u64) -> Counts {
-        let mut counts = Counts::default();
+    pub fn run(&mut self, steps: u64) -> RatioSums {
+        let mut counts = RatioSums::default();
         if let Some(mut main) = self.main.take() {
             self.level = self.go_on(&mut main, 0, self.level, steps, &mut counts);
             self.main = Some(main);
@@ -117,7 +117,7 @@ impl<S: Split> Restart<S> {
 
     /// Lets a trial go on that started at level `least` and is at `level`, until it falls below or
     /// has made `steps` steps; returns its level.
-    fn go_on(&mut self, trial: &mut S, least: usize, mut level: usize, steps: u64, counts: &mut Counts) -> usize {
+    fn go_on(&mut self, trial: &mut S, least: usize, mut level: usize, steps: u64, counts: &mut RatioSums) -> usize {
         let top = self.weights.len() - 1;
         for _ in 0..steps {
             trial.step();
@@ -140,7 +140,7 @@ impl<S: Split> Restart<S> {
         level
     }
 
-    fn try_copies(&mut self, trial: &S, level: usize, counts: &mut Counts) {
+    fn try_copies(&mut self, trial: &S, level: usize, counts: &mut RatioSums) {
         if self.trials[level] == 1 {
             return;
         }
@@ -165,7 +165,7 @@ impl<S: Split> Restart<S> {
 /// A [`Queue`] with its engine, split by the number of customers in it: lost of offered customers.
 #[derive(Clone, Debug)]
 pub struct LossyQueue<A, S> {
-    engine: Engine<Event>,
+    engine: Engine<QueueEvent>,
     queue: Queue<A, S, Losses>,
     offered: u32,
 }
@@ -174,7 +174,7 @@ pub struct LossyQueue<A, S> {
 #[derive(Clone, Copy, Debug, Default)]
 struct Losses(u32);
 
-impl Observer for Losses {
+impl QueueObserver for Losses {
     #[inline]
     fn served(&mut self, _: Ps) {}
     #[inline]
@@ -197,7 +197,7 @@ impl<A: Draw + Clone, S: Draw + Clone> Split for LossyQueue<A, S> {
     #[inline]
     fn step(&mut self) {
         if let Some(event) = self.engine.pop() {
-            self.offered += u32::from(event == Event::Arrival);
+            self.offered += u32::from(event == QueueEvent::Arrival);
             self.queue.handle(event, &mut self.engine);
         }
     }
@@ -208,9 +208,9 @@ impl<A: Draw + Clone, S: Draw + Clone> Split for LossyQueue<A, S> {
     }
 
     #[inline]
-    fn take_counts(&mut self) -> Counts {
+    fn take_counts(&mut self) -> RatioSums {
         let lost = std::mem::take(&mut self.queue.observer.0);
-        Counts { rare: f64::from(lost), all: f64::from(std::mem::take(&mut self.offered)) }
+        RatioSums { rare: f64::from(lost), all: f64::from(std::mem::take(&mut self.offered)) }
     }
 
     fn restream(&mut self, rng: &mut Pcg64) {
@@ -301,7 +301,7 @@ mod tests {
     #[derive(Clone)]
     struct Jumps {
         height: usize,
-        counts: Counts,
+        counts: RatioSums,
         rng: Pcg64,
     }
 
@@ -322,7 +322,7 @@ mod tests {
         fn importance(&self) -> usize {
             self.height
         }
-        fn take_counts(&mut self) -> Counts {
+        fn take_counts(&mut self) -> RatioSums {
             std::mem::take(&mut self.counts)
         }
         fn restream(&mut self, rng: &mut Pcg64) {
@@ -335,7 +335,7 @@ mod tests {
 
     #[test]
     fn thresholds_may_be_jumped_over() {
-        let model = Jumps { height: 0, counts: Counts::default(), rng: Seed(3).stream("jumps") };
+        let model = Jumps { height: 0, counts: RatioSums::default(), rng: Seed(3).stream("jumps") };
         let thresholds = [(2, 2), (4, 3), (4, 2), (5, 1), (7, 2)];
         let thresholds = thresholds.map(|(importance, trials)| Threshold { importance, trials });
         let mut restart = Restart::new(model, &thresholds, Seed(3));

@@ -9,7 +9,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use fakehost::{CounterServer, FakeHost, Mounted, Program, Register, Simulated, SimulatedSpec, Spec, TelemetryServer};
+use fakehost::{
+    CounterServer, FakeHost, HostProgram, Mounted, Register, Simulated, SimulatedSpec, Spec, TelemetryServer,
+};
 use units::Ps;
 
 /// Between two moves of the machine's time.
@@ -46,12 +48,12 @@ fn main() -> ExitCode {
         FakeHost::new(spec)
     } else {
         // Where its own processors are not there the neighbour is on the first.
-        let beside = if Program::beside().cpus.iter().all(|&cpu| cpu < spec.cpus) {
-            Program::beside()
+        let beside = if HostProgram::beside().cpus.iter().all(|&cpu| cpu < spec.cpus) {
+            HostProgram::beside()
         } else {
-            Program { cpus: vec![0], ..Program::beside() }
+            HostProgram { cpus: vec![0], ..HostProgram::beside() }
         };
-        let plant = SimulatedSpec { programs: vec![Program::receiving(), beside], ..SimulatedSpec::default() };
+        let plant = SimulatedSpec { programs: vec![HostProgram::receiving(), beside], ..SimulatedSpec::default() };
         match Simulated::new(plant, spec.ways, spec.rmids) {
             Ok(plant) => FakeHost::with_plant(spec, Box::new(plant)),
             Err(why) => {

@@ -11,11 +11,11 @@ use libc::{EACCES, EINVAL, EIO, EISDIR, ENOENT, ENOTDIR};
 use units::{Cbm, Ps};
 
 use crate::resctrl::Errno;
-use crate::{MeanField, Plant, Register, Resctrl, Spec, State, Tenant};
+use crate::{FakeResctrl, MeanField, Plant, Register, ResctrlSettings, Spec, Tenant};
 
 /// A part of the machine that has a root of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum FileRoot {
     /// `/sys/fs/resctrl`.
     Resctrl,
     /// `/dev/cpu`.
@@ -24,15 +24,15 @@ pub enum Part {
     Proc,
 }
 
-impl Part {
-    const ALL: [Part; 3] = [Part::Resctrl, Part::DevCpu, Part::Proc];
+impl FileRoot {
+    const ALL: [FileRoot; 3] = [FileRoot::Resctrl, FileRoot::DevCpu, FileRoot::Proc];
 
     /// The folder that it is in, below the root of all.
     pub fn folder(self) -> &'static str {
         match self {
-            Part::Resctrl => "resctrl",
-            Part::DevCpu => "cpu",
-            Part::Proc => "proc",
+            FileRoot::Resctrl => "resctrl",
+            FileRoot::DevCpu => "cpu",
+            FileRoot::Proc => "proc",
         }
     }
 }
@@ -63,7 +63,7 @@ pub struct Faults {
 
 /// A write, with what came of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Write {
+pub struct FileWrite {
     /// Of which part.
     pub path: String,
     /// The text; of a register its value in hex.
@@ -77,13 +77,13 @@ pub struct Write {
 pub struct FakeHost(Arc<Mutex<Inner>>);
 
 struct Inner {
-    resctrl: Resctrl,
+    resctrl: FakeResctrl,
     plant: Box<dyn Plant>,
     /// The register, by package.
     registers: Vec<u64>,
     faults: Faults,
     operations: u64,
-    writes: Vec<Write>,
+    writes: Vec<FileWrite>,
     frozen: BTreeMap<&'static str, u64>,
     /// Who has claimed resctrl, while he has.
     claim: Weak<()>,
@@ -110,7 +110,7 @@ impl FakeHost {
         FakeHost(Arc::new(Mutex::new(Inner {
             plant,
             registers: vec![u64::from(spec.io_ways.0); spec.domains as usize],
-            resctrl: Resctrl::new(spec, tasks),
+            resctrl: FakeResctrl::new(spec, tasks),
             faults: Faults::default(),
             operations: 0,
             writes: Vec::new(),
@@ -126,12 +126,12 @@ impl FakeHost {
     }
 
     /// Its files, in memory.
-    pub fn tree(&self, part: Part) -> Arc<dyn Tree> {
+    pub fn tree(&self, part: FileRoot) -> Arc<dyn Tree> {
         Arc::new(InMemory { host: self.clone(), part, root: PathBuf::from("/fake").join(part.folder()) })
     }
 
     /// The settings of resctrl.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> ResctrlSettings {
         self.inner().resctrl.state()
     }
 
@@ -157,7 +157,7 @@ impl FakeHost {
     }
 
     /// What was written, oldest first.
-    pub fn writes(&self) -> Vec<Write> {
+    pub fn writes(&self) -> Vec<FileWrite> {
         self.inner().writes.clone()
     }
 
@@ -263,7 +263,7 @@ impl Inner {
 
     /// The class of each program, and under what its lines count: a monitoring id, or the class where there are none.
     fn places(&self) -> Vec<(u32, u8)> {
-        let of = |p: crate::Program| {
+        let of = |p: crate::HostProgram| {
             let (task, cpu) = (p.tasks.first().copied(), p.cpus.first().copied().unwrap_or(0));
             let (class, rmid) = self.resctrl.place_of(task, cpu);
             (class, rmid.unwrap_or(class) as u8)
@@ -317,14 +317,14 @@ impl Inner {
     fn read(&mut self, path: &str) -> Result<String, Errno> {
         self.begin(path, false)?;
         match split(path)? {
-            (Part::Resctrl, rest) if rest.contains("mon_data/") => self.monitor(rest),
-            (Part::Resctrl, rest) => match self.resctrl.list(rest) {
+            (FileRoot::Resctrl, rest) if rest.contains("mon_data/") => self.monitor(rest),
+            (FileRoot::Resctrl, rest) => match self.resctrl.list(rest) {
                 Ok(_) => Err(EISDIR),
                 Err(_) => self.resctrl.read(rest),
             },
-            (Part::Proc, "cpuinfo") => Ok(self.resctrl.spec.cpuinfo()),
-            (Part::Proc, "filesystems") => Ok("nodev\tsysfs\nnodev\tproc\nnodev\tresctrl\n\text4\n".into()),
-            (Part::DevCpu | Part::Proc, _) => Err(ENOENT),
+            (FileRoot::Proc, "cpuinfo") => Ok(self.resctrl.spec.cpuinfo()),
+            (FileRoot::Proc, "filesystems") => Ok("nodev\tsysfs\nnodev\tproc\nnodev\tresctrl\n\text4\n".into()),
+            (FileRoot::DevCpu | FileRoot::Proc, _) => Err(ENOENT),
         }
     }
 
@@ -373,10 +373,10 @@ impl Inner {
         &mut self,
         path: &str,
         text: &str,
-        change: impl FnOnce(&mut Resctrl, &str) -> Result<(), Errno>,
+        change: impl FnOnce(&mut FakeResctrl, &str) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         let done = self.begin(path, true).and_then(|()| match split(path)? {
-            (Part::Resctrl, rest) => change(&mut self.resctrl, rest),
+            (FileRoot::Resctrl, rest) => change(&mut self.resctrl, rest),
             _ => Err(EACCES),
         });
         self.log(path, text, done.err());
@@ -385,31 +385,31 @@ impl Inner {
 
     fn log(&mut self, path: &str, text: &str, errno: Option<Errno>) {
         if !self.faults.quiet && self.writes.len() < MOST_WRITES {
-            self.writes.push(Write { path: path.into(), text: text.into(), errno: errno.unwrap_or(0) });
+            self.writes.push(FileWrite { path: path.into(), text: text.into(), errno: errno.unwrap_or(0) });
         }
     }
 
     fn list(&mut self, path: &str) -> Result<Vec<(String, bool)>, Errno> {
         if path.trim_matches('/').is_empty() {
-            return Ok(Part::ALL.iter().map(|p| (p.folder().to_string(), true)).collect());
+            return Ok(FileRoot::ALL.iter().map(|p| (p.folder().to_string(), true)).collect());
         }
         self.begin(path, false)?;
         match split(path)? {
-            (Part::Resctrl, rest) => {
+            (FileRoot::Resctrl, rest) => {
                 self.resctrl.list(rest).map_err(|e| if self.resctrl.read(rest).is_ok() { ENOTDIR } else { e })
             }
-            (Part::Proc, "") => Ok(vec![("cpuinfo".into(), false), ("filesystems".into(), false)]),
-            (Part::DevCpu, "") => Ok((0..self.resctrl.spec.cpus).map(|c| (c.to_string(), true)).collect()),
-            (Part::DevCpu, cpu) if cpu.parse().is_ok_and(|c: u32| c < self.resctrl.spec.cpus) => {
+            (FileRoot::Proc, "") => Ok(vec![("cpuinfo".into(), false), ("filesystems".into(), false)]),
+            (FileRoot::DevCpu, "") => Ok((0..self.resctrl.spec.cpus).map(|c| (c.to_string(), true)).collect()),
+            (FileRoot::DevCpu, cpu) if cpu.parse().is_ok_and(|c: u32| c < self.resctrl.spec.cpus) => {
                 Ok(vec![("msr".into(), false)])
             }
-            (Part::DevCpu | Part::Proc, _) => Err(ENOENT),
+            (FileRoot::DevCpu | FileRoot::Proc, _) => Err(ENOENT),
         }
     }
 
     fn register(&mut self, path: &str, offset: u64, value: Option<u64>) -> Result<u64, Errno> {
         let done = self.begin(path, value.is_some()).and_then(|()| {
-            let (Part::DevCpu, rest) = split(path)? else { return Err(EINVAL) };
+            let (FileRoot::DevCpu, rest) = split(path)? else { return Err(EINVAL) };
             let cpu: u32 = rest.strip_suffix("/msr").and_then(|c| c.parse().ok()).ok_or(ENOENT)?;
             let spec = &self.resctrl.spec;
             if cpu >= spec.cpus || offset != REGISTER || spec.register == Register::Absent {
@@ -434,15 +434,15 @@ impl Inner {
 }
 
 /// The part and what is left of a path.
-fn split(path: &str) -> Result<(Part, &str), Errno> {
+fn split(path: &str) -> Result<(FileRoot, &str), Errno> {
     let path = path.trim_matches('/');
     let (first, rest) = path.split_once('/').unwrap_or((path, ""));
-    Part::ALL.into_iter().find(|p| p.folder() == first).map(|p| (p, rest)).ok_or(ENOENT)
+    FileRoot::ALL.into_iter().find(|p| p.folder() == first).map(|p| (p, rest)).ok_or(ENOENT)
 }
 
 struct InMemory {
     host: FakeHost,
-    part: Part,
+    part: FileRoot,
     root: PathBuf,
 }
 

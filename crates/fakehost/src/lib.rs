@@ -21,9 +21,11 @@ mod resctrl;
 mod servers;
 mod spec;
 
-pub use files::{FakeHost, Faults, Part, Write};
+pub use files::{FakeHost, Faults, FileRoot, FileWrite};
 pub use fuse::Mounted;
-pub use plant::{MeanField, MeanFieldSpec, Plant, PlantError, Program, Simulated, SimulatedSpec, Tenant, Workload};
-pub use resctrl::{GroupState, Resctrl, State};
+pub use plant::{
+    HostProgram, MeanField, MeanFieldSpec, MeanFieldWorkload, Plant, PlantError, Simulated, SimulatedSpec, Tenant,
+};
+pub use resctrl::{FakeResctrl, GroupState, ResctrlSettings};
 pub use servers::{CounterServer, TelemetryServer};
 pub use spec::{Register, Spec};

@@ -8,7 +8,7 @@ mod schemata;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use host::{CpuList, Mode};
+use host::{CpuList, GroupMode};
 use libc::{EBUSY, EEXIST, EINVAL, ENOENT, ENOSPC, EPERM};
 use units::Cbm;
 
@@ -23,7 +23,7 @@ pub(crate) type Errno = i32;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Group {
     pub closid: u32,
-    pub mode: Mode,
+    pub mode: GroupMode,
     pub rmid: Option<u32>,
     pub cpus: BTreeSet<u32>,
     pub tasks: BTreeSet<u32>,
@@ -40,7 +40,7 @@ pub(crate) struct MonGroup {
 
 /// What a test compares: settings, without counters and texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct State {
+pub struct ResctrlSettings {
     /// By name; the root's is empty.
     pub groups: BTreeMap<String, GroupState>,
     /// Masks of device writes, if the kernel sets them.
@@ -51,7 +51,7 @@ pub struct State {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupState {
     /// Its mode.
-    pub mode: Mode,
+    pub mode: GroupMode,
     /// Ways by domain.
     pub masks: Vec<Cbm>,
     /// Percent of bandwidth by domain.
@@ -64,7 +64,7 @@ pub struct GroupState {
 
 /// The file system's state.
 #[derive(Clone, Debug)]
-pub struct Resctrl {
+pub struct FakeResctrl {
     pub(crate) spec: Spec,
     pub(crate) groups: BTreeMap<String, Group>,
     closids: Vec<bool>,
@@ -86,12 +86,12 @@ pub struct Resctrl {
     pub(crate) bad_masks: u64,
 }
 
-impl Resctrl {
+impl FakeResctrl {
     /// As mounted after a start, with these tasks beside the first.
-    pub fn new(spec: Spec, tasks: impl IntoIterator<Item = u32>) -> Resctrl {
+    pub fn new(spec: Spec, tasks: impl IntoIterator<Item = u32>) -> FakeResctrl {
         let closids = spec.closids as usize;
         let domains: Vec<u32> = (0..spec.domains).collect();
-        let mut resctrl = Resctrl {
+        let mut resctrl = FakeResctrl {
             groups: BTreeMap::new(),
             closids: vec![false; closids],
             masks: vec![vec![spec.full(); domains.len()]; closids],
@@ -112,7 +112,7 @@ impl Resctrl {
         }
         let root = Group {
             closid: 0,
-            mode: Mode::Shareable,
+            mode: GroupMode::Shareable,
             rmid: (resctrl.spec.rmids > 0).then_some(0),
             cpus: (0..resctrl.spec.cpus).collect(),
             tasks: resctrl.tasks.clone(),
@@ -123,7 +123,7 @@ impl Resctrl {
     }
 
     /// The settings.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> ResctrlSettings {
         let of = |g: &Group| GroupState {
             mode: g.mode,
             masks: self.masks[g.closid as usize].clone(),
@@ -131,7 +131,7 @@ impl Resctrl {
             cpus: g.cpus.clone(),
             tasks: g.tasks.clone(),
         };
-        State {
+        ResctrlSettings {
             groups: self.groups.iter().map(|(name, g)| (name.clone(), of(g))).collect(),
             io_alloc: self.io_alloc.then(|| self.masks[self.io_closid()].clone()),
         }
@@ -338,22 +338,22 @@ impl Resctrl {
         if word == mode.to_string() {
             return Ok(());
         }
-        if mode == Mode::PseudoLocked {
+        if mode == GroupMode::PseudoLocked {
             return self.refuse("Cannot change pseudo-locked group\n", EINVAL);
         }
         let new = match word {
-            "shareable" => Mode::Shareable,
+            "shareable" => GroupMode::Shareable,
             "exclusive" => {
                 let overlaps = (0..self.domains.len()).any(|d| self.overlaps(d, self.masks[closid][d], closid, false));
                 if overlaps {
                     return self.refuse("Schemata overlaps\n", EINVAL);
                 }
-                Mode::Exclusive
+                GroupMode::Exclusive
             }
             "pseudo-locksetup" if group.is_empty() => {
                 return self.refuse("Cannot pseudo-lock default group\n", EINVAL);
             }
-            "pseudo-locksetup" => Mode::PseudoLocksetup,
+            "pseudo-locksetup" => GroupMode::PseudoLocksetup,
             _ => return self.refuse("Unknown or unsupported mode\n", EINVAL),
         };
         if let Some(g) = self.groups.get_mut(group) {
@@ -418,7 +418,7 @@ impl Resctrl {
         }
         let group = Group {
             closid: closid as u32,
-            mode: Mode::Shareable,
+            mode: GroupMode::Shareable,
             rmid,
             cpus: BTreeSet::new(),
             tasks: BTreeSet::new(),
@@ -434,9 +434,9 @@ impl Resctrl {
         for g in self.groups.values().filter(|g| g.closid as usize != closid) {
             let mask = self.masks[g.closid as usize][domain].0;
             match g.mode {
-                Mode::PseudoLocksetup => continue,
-                Mode::Shareable => new |= mask,
-                Mode::Exclusive | Mode::PseudoLocked => {}
+                GroupMode::PseudoLocksetup => continue,
+                GroupMode::Shareable => new |= mask,
+                GroupMode::Exclusive | GroupMode::PseudoLocked => {}
             }
             used |= mask;
         }

@@ -6,7 +6,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use functions::classify::Search;
+use functions::classify::RuleSearch;
 use functions::{Classify, ClassifySpec};
 use packet::{Rule, RuleFields};
 
@@ -40,7 +40,7 @@ fn main() -> Result<(), String> {
     let rules: Vec<Rule> = words(rules)?.as_chunks().0.iter().map(rule).collect();
     let keys: Vec<RuleFields> = words(keys)?.as_chunks().0.iter().map(fields).collect();
     let repeats: usize = repeats.parse().map_err(|e| format!("REPEATS: {e}"))?;
-    let how = if search == "linear" { Search::Linear } else { Search::TupleSpace };
+    let how = if search == "linear" { RuleSearch::Linear } else { RuleSearch::TupleSpace };
     let start = Instant::now();
     let classify =
         Classify::new(&rules, &ClassifySpec { search: how, drop_unmatched: false }, 2).map_err(|e| e.to_string())?;

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use functions::classify::Search;
+use functions::classify::RuleSearch;
 use functions::firewall::FirewallForm;
 use functions::inspect::{Method, Pattern};
 use functions::lookup::Structure;
@@ -16,7 +16,7 @@ use functions::{
     HeaderCheck, Inspect, InspectSpec, Lookup, Nat, NatSpec, NextHop, PacketFunction, Template, Ttl, Verdict,
 };
 use packet::{Packet, Prefix, Rule, internet_checksum};
-use probe::{Count, Event, Null, Record};
+use probe::{Count, Null, ProbeEvent, Record};
 use units::{PacketId, Ps};
 
 const BURST: usize = 32;
@@ -74,8 +74,8 @@ fn function(name: &str) -> Result<Function, Box<dyn std::error::Error>> {
         "ttl" => Function::Ttl(Ttl::new(PORTS)),
         "dir24" => Function::Lookup(Lookup::new(routes(), PORTS, Structure::Dir24)?),
         "poptrie" => Function::Lookup(Lookup::new(routes(), PORTS, Structure::Poptrie)?),
-        "linear" => Function::Classify(classify(Search::Linear)?),
-        "tuples" => Function::Classify(classify(Search::TupleSpace)?),
+        "linear" => Function::Classify(classify(RuleSearch::Linear)?),
+        "tuples" => Function::Classify(classify(RuleSearch::TupleSpace)?),
         "fragment" => Function::Fragment(Fragment::new(&FragmentSpec { mtu: 576, buffers: 64 }, PORTS)?),
         "automaton" => Function::Inspect(inspect(Method::AhoCorasick)?),
         "bloom" => Function::Inspect(inspect(Method::Bloom)?),
@@ -201,7 +201,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         packets.chunks_mut(BURST).for_each(|burst| function.process_burst(Ps::ZERO, burst, &mut record, &mut out));
         let mut times: BTreeMap<(u16, u32), u64> = BTreeMap::new();
         for event in record.iter() {
-            if let Event::Work { site, instructions } = event {
+            if let ProbeEvent::Work { site, instructions } = event {
                 *times.entry((site, instructions)).or_default() += 1;
             }
         }

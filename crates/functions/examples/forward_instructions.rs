@@ -5,7 +5,7 @@
 //! the function reports to a probe; the other two print a digest of verdicts and bytes, and do the
 //! work in the functions `forward_null` and `forward_by_hand`. All print the number of packets.
 
-use functions::lookup::{Dir24_8, Dir24Spec, Entry, Lpm6};
+use functions::lookup::{Dir24_8, Dir24Spec, FibEntry, Lpm6};
 use functions::{
     Adjacency, ChecksumCheck, DropReason, Forward, ForwardSpec, LookupMode, NextHop, PacketFunction, Verdict, ttl,
 };
@@ -228,7 +228,7 @@ mod by_hand {
             }
         }
 
-        fn stages<const N: usize, E: Entry>(&self, v4: &Dir24_8<E>, burst: &mut [Packet], out: &mut Vec<Verdict>) {
+        fn stages<const N: usize, E: FibEntry>(&self, v4: &Dir24_8<E>, burst: &mut [Packet], out: &mut Vec<Verdict>) {
             if self.prefetch {
                 burst.iter().take(3).for_each(|packet| prefetch(packet.data.as_ptr()));
             }
@@ -252,7 +252,7 @@ mod by_hand {
         }
 
         #[inline(always)]
-        fn check<const N: usize, E: Entry>(&self, rest: &[Packet], lanes: &mut Lanes<N, E>) {
+        fn check<const N: usize, E: FibEntry>(&self, rest: &[Packet], lanes: &mut Lanes<N, E>) {
             for (i, packet) in rest.iter().enumerate().take(N) {
                 if self.prefetch
                     && let Some(ahead) = rest.get(i + 3)
@@ -307,7 +307,7 @@ mod by_hand {
         }
 
         #[inline(always)]
-        fn look_up_v4<const N: usize, E: Entry>(&self, v4: &Dir24_8<E>, lanes: &mut Lanes<N, E>) {
+        fn look_up_v4<const N: usize, E: FibEntry>(&self, v4: &Dir24_8<E>, lanes: &mut Lanes<N, E>) {
             if self.prefetch {
                 for k in 0..lanes.v4.n.min(N) {
                     v4.prefetch(lanes.v4.get(k).1);
@@ -333,7 +333,7 @@ mod by_hand {
         }
 
         #[inline(always)]
-        fn look_up_v6<const N: usize, E: Entry>(&self, lanes: &mut Lanes<N, E>) {
+        fn look_up_v6<const N: usize, E: FibEntry>(&self, lanes: &mut Lanes<N, E>) {
             if self.prefetch {
                 for k in 0..lanes.v6.n.min(N) {
                     self.fib.v6.prefetch(lanes.v6.get(k).1);
@@ -356,14 +356,14 @@ mod by_hand {
                         lanes.fate[i] = Fate::V6(entry.next_hop());
                     }
                 }
-                if any & <u32 as Entry>::GROUP == 0 {
+                if any & <u32 as FibEntry>::GROUP == 0 {
                     return;
                 }
             }
         }
 
         #[inline(always)]
-        fn rewrite<const N: usize, E: Entry>(
+        fn rewrite<const N: usize, E: FibEntry>(
             &self,
             packets: &mut [Packet],
             lanes: &Lanes<N, E>,

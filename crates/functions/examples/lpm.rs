@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use functions::NextHop;
-use functions::lookup::{Dir24_8, Dir24Spec, Entry, Pages};
+use functions::lookup::{Dir24_8, Dir24Spec, FibEntry, Pages};
 
 const BURST: usize = 32;
 
@@ -22,12 +22,12 @@ fn payload(answer: Option<NextHop>) -> u64 {
 }
 
 #[inline(never)]
-fn single<E: Entry>(table: &Dir24_8<E>, keys: &[u32]) -> u64 {
+fn single<E: FibEntry>(table: &Dir24_8<E>, keys: &[u32]) -> u64 {
     keys.iter().map(|&key| payload(table.lookup(key))).sum()
 }
 
 #[inline(never)]
-fn bulk<E: Entry>(table: &Dir24_8<E>, keys: &[u32]) -> u64 {
+fn bulk<E: FibEntry>(table: &Dir24_8<E>, keys: &[u32]) -> u64 {
     let mut answers = [None; BURST];
     let mut sum = 0;
     for keys in keys.as_chunks::<BURST>().0 {
@@ -37,7 +37,7 @@ fn bulk<E: Entry>(table: &Dir24_8<E>, keys: &[u32]) -> u64 {
     sum
 }
 
-fn run<E: Entry>(args: &[String]) -> Result<(), String> {
+fn run<E: FibEntry>(args: &[String]) -> Result<(), String> {
     let [routes, pages, repeats, key_files @ ..] = args else {
         return Err("usage: lpm 2|4 ROUTES huge|base REPEATS KEYS...".into());
     };

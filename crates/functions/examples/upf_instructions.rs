@@ -8,7 +8,7 @@
 
 use std::net::Ipv4Addr;
 
-use functions::upf::{Action, Bucket, Direction, Far, Pdr, Qer, Session, Urr};
+use functions::upf::{Action, Direction, Far, Pdr, PduSession, Qer, TokenBucket, Urr};
 use functions::{LookupMode, PacketFunction, Upf, UpfSpec, Verdict};
 use packet::{Packet, internet_checksum};
 use probe::{Count, Null};
@@ -28,7 +28,7 @@ fn rule_of(workload: &str) -> u16 {
     }
 }
 
-fn session(ue: u32, workload: &str) -> Session {
+fn session(ue: u32, workload: &str) -> PduSession {
     let mut pdrs = Vec::new();
     for pair in 0..PAIRS {
         let filter = format!("permit out 6 from 100.64.{pair}.0/24 443 to assigned").parse();
@@ -51,8 +51,8 @@ fn session(ue: u32, workload: &str) -> Session {
     }
     let peer = Ipv4Addr::new(10, 16, 0, 1);
     let bucket =
-        Some(Bucket { bits_per_s: 1_000_000_000_000, bytes: 1 << 20 }).filter(|_| workload.contains("metered"));
-    Session {
+        Some(TokenBucket { bits_per_s: 1_000_000_000_000, bytes: 1 << 20 }).filter(|_| workload.contains("metered"));
+    PduSession {
         seid: u64::from(ue) + 1,
         ue_v4: Some(Ipv4Addr::from(0x0a40_0000 + ue)),
         ue_v6: None,

@@ -17,7 +17,7 @@
 //! **See also** the members.
 
 use packet::Packet;
-use probe::{Behind, Probe, Pushes, RegionId, RegionSpec, Seen};
+use probe::{FunctionCounts, MemberOffsets, Probe, Pushes, RegionId, RegionSpec};
 use units::{PortId, Ps};
 
 use crate::{Function, FunctionError, PacketFunction, Verdict};
@@ -32,7 +32,7 @@ const MOST: usize = 64;
 /// Functions one after the other. See the module header.
 #[derive(Clone, Debug, Default)]
 pub struct Chain {
-    members: Vec<Member>,
+    members: Vec<ChainMember>,
     /// Of the burst under way: which packet of the burst each place has, what becomes of each, and a member's verdicts.
     order: Vec<u32>,
     fates: Vec<Verdict>,
@@ -43,18 +43,18 @@ pub struct Chain {
 state::state!(Chain { values: [], arrays: [], parts: [members], built: [order, fates, verdicts] });
 
 #[derive(Clone, Debug)]
-struct Member {
+struct ChainMember {
     function: Function,
     routes: bool,
     regions: u16,
-    share: Share,
+    share: MemberTotals,
 }
 
-state::state!(Member { values: [], arrays: [], parts: [function, share], built: [routes, regions] });
+state::state!(ChainMember { values: [], arrays: [], parts: [function, share], built: [routes, regions] });
 
 /// What a member of a chain has done so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Share {
+pub struct MemberTotals {
     /// The member's name.
     pub name: &'static str,
     /// Packets that came to it.
@@ -62,16 +62,16 @@ pub struct Share {
     /// Packets that it dropped.
     pub dropped: u64,
     /// Its references and instructions, as far as a probe listened.
-    pub seen: Seen,
+    pub seen: FunctionCounts,
 }
 
-state::state!(Share { values: [packets, dropped, seen], arrays: [], parts: [], built: [name] });
+state::state!(MemberTotals { values: [packets, dropped, seen], arrays: [], parts: [], built: [name] });
 
-impl std::ops::Sub for Share {
-    type Output = Share;
+impl std::ops::Sub for MemberTotals {
+    type Output = MemberTotals;
     /// What was done since `rhs`, an earlier state of the same share.
-    fn sub(self, rhs: Share) -> Share {
-        Share {
+    fn sub(self, rhs: MemberTotals) -> MemberTotals {
+        MemberTotals {
             packets: self.packets - rhs.packets,
             dropped: self.dropped - rhs.dropped,
             seen: self.seen - rhs.seen,
@@ -103,8 +103,8 @@ impl Chain {
         let mut regions = 0;
         for function in flat {
             let tables = function.regions().iter().map(|region| region.id.0 - RegionId::FIRST_TABLE.0 + 1).max();
-            let share = Share { name: function.name(), ..Share::default() };
-            chain.members.push(Member { routes: function.routes(), function, regions, share });
+            let share = MemberTotals { name: function.name(), ..MemberTotals::default() };
+            chain.members.push(ChainMember { routes: function.routes(), function, regions, share });
             regions += tables.unwrap_or(0);
         }
         Ok(chain)
@@ -125,7 +125,7 @@ impl Chain {
     }
 
     /// What each member has done so far, in their order.
-    pub fn shares(&self) -> Vec<Share> {
+    pub fn shares(&self) -> Vec<MemberTotals> {
         self.members.iter().map(|member| member.share).collect()
     }
 }
@@ -136,7 +136,7 @@ impl PacketFunction for Chain {
     }
 
     fn regions(&self) -> Vec<RegionSpec> {
-        let numbered = |member: &Member| {
+        let numbered = |member: &ChainMember| {
             let behind = member.regions;
             let own = member.function.regions().into_iter();
             own.map(move |region| RegionSpec { id: RegionId(region.id.0 + behind), ..region }).collect::<Vec<_>>()
@@ -182,7 +182,7 @@ impl Chain {
         let (mut left, mut routed) = (burst.len(), false);
         for (i, member) in members.iter_mut().enumerate() {
             let (sites, locks) = (i as u16 * SITES_A_MEMBER, i as u32 * LOCKS_A_MEMBER);
-            let by = Behind { sites, regions: member.regions, locks };
+            let by = MemberOffsets { sites, regions: member.regions, locks };
             verdicts.clear();
             let function = &mut member.function;
             member.share.seen += probe.behind(by, Alone { function, now, burst: &mut burst[..left], verdicts });

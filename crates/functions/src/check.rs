@@ -27,7 +27,7 @@ use probe::{Probe, Ref, RegionId, RegionSpec};
 use units::Ps;
 
 use crate::forward::ChecksumCheck;
-use crate::tape::{Mark, Tape};
+use crate::tape::{Tape, TapeMark};
 use crate::verdict::across;
 use crate::{DropReason, PacketFunction, Verdict};
 
@@ -113,13 +113,13 @@ impl PacketFunction for HeaderCheck {
 /// A packet that may go on, with the reference its destination came from.
 #[derive(Clone, Copy)]
 pub(crate) enum Checked {
-    V4(u32, Mark),
-    V6(u128, Mark),
+    V4(u32, TapeMark),
+    V6(u128, TapeMark),
 }
 
 /// Loads where the packet's data lies, as `rte_pktmbuf_mtod` does.
 #[inline(always)]
-pub(crate) fn data_address<P: Probe>(tape: &mut Tape<'_, P>, buf_addr: u16, data_off: u16) -> Mark {
+pub(crate) fn data_address<P: Probe>(tape: &mut Tape<'_, P>, buf_addr: u16, data_off: u16) -> TapeMark {
     tape.touch(Ref::load(RegionId::MBUF, mbuf::BUF_ADDR, 8, buf_addr));
     tape.touch(Ref::load(RegionId::MBUF, mbuf::DATA_OFF, 2, data_off))
 }
@@ -147,7 +147,7 @@ pub(crate) fn headers<P: Probe>(
 fn ipv4<P: Probe>(
     packet: &Packet,
     checksum: ChecksumCheck,
-    data: Mark,
+    data: TapeMark,
     tape: &mut Tape<'_, P>,
 ) -> Result<Checked, DropReason> {
     let at = usize::from(packet.l3_offset);
@@ -203,7 +203,7 @@ fn words(header: &[u8; 20]) -> [u32; 5] {
 
 /// The sum of the words of the options; [`None`] if they are not all there.
 #[inline(always)]
-fn options<P: Probe>(packet: &Packet, header_bytes: usize, data: Mark, tape: &mut Tape<'_, P>) -> Option<u64> {
+fn options<P: Probe>(packet: &Packet, header_bytes: usize, data: TapeMark, tape: &mut Tape<'_, P>) -> Option<u64> {
     let at = usize::from(packet.l3_offset);
     let options = packet.data.get(at + 20..at + header_bytes)?;
     let mut sum = 0;
@@ -242,7 +242,7 @@ fn special(src: u32, dst: u32) -> DropReason {
 }
 
 #[inline(always)]
-fn ipv6<P: Probe>(packet: &Packet, data: Mark, tape: &mut Tape<'_, P>) -> Result<Checked, DropReason> {
+fn ipv6<P: Probe>(packet: &Packet, data: TapeMark, tape: &mut Tape<'_, P>) -> Result<Checked, DropReason> {
     let at = usize::from(packet.l3_offset);
     let Some(header) = packet.data.get(at..).and_then(|header| header.first_chunk::<40>()) else {
         tape.work(site::V6_DONE, cost::NOT_IP);

@@ -35,7 +35,7 @@ use crate::{DropReason, FunctionError, PacketFunction, Verdict};
 const TEMPLATES: RegionId = RegionId(RegionId::FIRST_TABLE.0);
 const BOUNDS: RegionId = RegionId(RegionId::FIRST_TABLE.0 + 1);
 const VECTORS: RegionId = RegionId(RegionId::FIRST_TABLE.0 + 2);
-const TEMPLATE_BYTES: u64 = size_of::<Node>() as u64;
+const TEMPLATE_BYTES: u64 = size_of::<TemplateNode>() as u64;
 const FIELDS: usize = 5;
 /// The largest value of each field.
 const MOST_OF: [u32; FIELDS] = [u32::MAX, u32::MAX, 65535, 65535, 255];
@@ -202,7 +202,7 @@ impl Template {
 /// A template as it lies in memory.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(32))]
-struct Node {
+struct TemplateNode {
     src: (u32, u32),
     dst: (u32, u32),
     src_port: (u16, u16),
@@ -213,7 +213,7 @@ struct Node {
     permit: bool,
 }
 
-impl Node {
+impl TemplateNode {
     #[inline(always)]
     fn matches(&self, fields: &[u32; FIELDS]) -> bool {
         let &[src, dst, src_port, dst_port, proto] = fields;
@@ -231,7 +231,7 @@ impl Node {
 
 /// Intervals of a field: where each begins, and which templates cover it.
 #[derive(Clone, Debug)]
-struct Field {
+struct FieldIntervals {
     starts: Vec<u32>,
     vectors: Vec<u64>,
     /// Where starts and vectors of this field begin in their regions, in bytes.
@@ -241,8 +241,8 @@ struct Field {
 
 #[derive(Clone, Debug)]
 enum Form {
-    List { nodes: Vec<Node>, head: u32 },
-    Compiled { fields: Vec<Field>, words: usize, permits: Vec<bool> },
+    List { nodes: Vec<TemplateNode>, head: u32 },
+    Compiled { fields: Vec<FieldIntervals>, words: usize, permits: Vec<bool> },
 }
 
 /// A packet filter.
@@ -377,7 +377,7 @@ impl Firewall {
     }
 }
 
-impl Field {
+impl FieldIntervals {
     /// The interval that `value` lies in.
     #[inline(always)]
     fn interval<P: Probe>(&self, value: u32, tape: &mut Tape<'_, P>) -> usize {
@@ -396,7 +396,7 @@ impl Field {
 }
 
 fn list(templates: &[Template]) -> Form {
-    let nodes = templates.iter().enumerate().map(|(i, t)| Node {
+    let nodes = templates.iter().enumerate().map(|(i, t)| TemplateNode {
         src: t.src,
         dst: t.dst,
         src_port: t.src_port,
@@ -432,7 +432,7 @@ fn compile(templates: &[Template]) -> Form {
             }
         }
         let (bounds, vector_bytes) = (starts.len() as u64 * 8, vectors.len() as u64 * 8);
-        fields.push(Field { starts, vectors, starts_at, vectors_at });
+        fields.push(FieldIntervals { starts, vectors, starts_at, vectors_at });
         starts_at += bounds;
         vectors_at += vector_bytes;
     }

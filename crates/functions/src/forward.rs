@@ -34,8 +34,8 @@ use serde::{Deserialize, Serialize};
 use units::{PortId, Ps};
 
 use crate::check::{self, Checked};
-use crate::lookup::{Dir24_8, Dir24Spec, Entry, Lpm6, NextHop, prefetch};
-use crate::tape::{Mark, Tape, Trail};
+use crate::lookup::{Dir24_8, Dir24Spec, FibEntry, Lpm6, NextHop, prefetch};
+use crate::tape::{Tape, TapeMark, Trail};
 use crate::{DropReason, FunctionError, PacketFunction, Verdict, ttl};
 
 const TBL24: RegionId = RegionId(RegionId::FIRST_TABLE.0);
@@ -178,7 +178,7 @@ impl Adjacency {
     }
 }
 
-/// Entries of a table for IPv4, of either width: see [`lookup::Entry`](crate::lookup::Entry).
+/// Entries of a table for IPv4, of either width: see [`lookup::FibEntry`](crate::lookup::FibEntry).
 #[derive(Clone, Copy, Debug)]
 pub enum Entries<'a> {
     /// Of 2 bytes.
@@ -325,7 +325,7 @@ impl Forward {
         (v4, self.fib.v6.len())
     }
 
-    fn stages<const N: usize, P: Probe, E: Entry>(
+    fn stages<const N: usize, P: Probe, E: FibEntry>(
         &self,
         v4: &Dir24_8<E>,
         burst: &mut [Packet],
@@ -338,7 +338,7 @@ impl Forward {
         }
         let mut rest = burst;
         while !rest.is_empty() {
-            let mut lanes = Lanes::<N, E>::new();
+            let mut lanes = StagedPackets::<N, E>::new();
             let mut trail = Trail::<P, N>::new();
             self.check(rest, &mut lanes, &mut trail, &mut tape);
             self.look_up_v4(v4, &mut lanes, &mut trail, &mut tape);
@@ -353,10 +353,10 @@ impl Forward {
 
     /// The header check of the first `N` packets of `rest`.
     #[inline(always)]
-    fn check<const N: usize, P: Probe, E: Entry>(
+    fn check<const N: usize, P: Probe, E: FibEntry>(
         &self,
         rest: &[Packet],
-        lanes: &mut Lanes<N, E>,
+        lanes: &mut StagedPackets<N, E>,
         trail: &mut Trail<P, N>,
         tape: &mut Tape<'_, P>,
     ) {
@@ -377,7 +377,7 @@ impl Forward {
                     trail.keep(i, mark);
                     lanes.v6.push(i, dst);
                 }
-                Err(reason) => lanes.fate[i] = Fate::Drop(reason),
+                Err(reason) => lanes.fate[i] = ForwardFate::Drop(reason),
             }
             tape.end(packet.id);
             tape.latch(site::CHECK_LATCH);
@@ -385,10 +385,10 @@ impl Forward {
     }
 
     #[inline(always)]
-    fn look_up_v4<const N: usize, P: Probe, E: Entry>(
+    fn look_up_v4<const N: usize, P: Probe, E: FibEntry>(
         &self,
         table: &Dir24_8<E>,
-        lanes: &mut Lanes<N, E>,
+        lanes: &mut StagedPackets<N, E>,
         trail: &mut Trail<P, N>,
         tape: &mut Tape<'_, P>,
     ) {
@@ -413,7 +413,7 @@ impl Forward {
             trail.keep(i, tape.touch_after(trail.mark(i), tbl24(dst, site::TBL24)));
             any |= entry.bits();
             lanes.entry[k] = entry;
-            lanes.fate[i] = Fate::V4(entry.next_hop());
+            lanes.fate[i] = ForwardFate::V4(entry.next_hop());
             tape.work(site::TBL24, cost::TBL24);
             tape.end(trail.id(i));
             tape.latch(site::TBL24_LATCH);
@@ -427,7 +427,7 @@ impl Forward {
                 tape.begin(trail.id(i));
                 let tbl8 = Ref::load(TBL8, at as u64 * width, width as u16, site::TBL8);
                 trail.keep(i, tape.touch_after(trail.mark(i), tbl8));
-                lanes.fate[i] = Fate::V4(entry.next_hop());
+                lanes.fate[i] = ForwardFate::V4(entry.next_hop());
                 tape.work(site::TBL8, cost::TBL8);
                 tape.end(trail.id(i));
             }
@@ -437,14 +437,14 @@ impl Forward {
 
     /// Level by level, so that on each level the misses of different packets overlap.
     #[inline(always)]
-    fn look_up_v6<const N: usize, P: Probe, E: Entry>(
+    fn look_up_v6<const N: usize, P: Probe, E: FibEntry>(
         &self,
-        lanes: &mut Lanes<N, E>,
+        lanes: &mut StagedPackets<N, E>,
         trail: &mut Trail<P, N>,
         tape: &mut Tape<'_, P>,
     ) {
         let table = &self.fib.v6;
-        let width = u64::from(<u32 as Entry>::BYTES);
+        let width = u64::from(<u32 as FibEntry>::BYTES);
         let tbl24 = |dst, site| Ref::load(TBL24_V6, Lpm6::tbl24_index(dst) as u64 * width, width as u16, site);
         if self.prefetch {
             for k in 0..lanes.v6.n.min(N) {
@@ -464,7 +464,7 @@ impl Forward {
             tape.begin(trail.id(i));
             *entry = table.first(dst);
             trail.keep(i, tape.touch_after(trail.mark(i), tbl24(dst, site::TBL24_V6)));
-            lanes.fate[i] = Fate::V6(entry.next_hop());
+            lanes.fate[i] = ForwardFate::V6(entry.next_hop());
             tape.work(site::TBL24_V6, cost::TBL24_V6);
             tape.end(trail.id(i));
             tape.latch(site::TBL24_V6_LATCH);
@@ -479,23 +479,23 @@ impl Forward {
                     trail.keep(i, tape.touch_after(trail.mark(i), tbl8));
                     any |= entry;
                     *latest = entry;
-                    lanes.fate[i] = Fate::V6(entry.next_hop());
+                    lanes.fate[i] = ForwardFate::V6(entry.next_hop());
                     tape.work(site::TBL8_V6, cost::TBL8_V6);
                     tape.end(trail.id(i));
                 }
                 tape.latch(site::TBL8_V6_LATCH);
             }
-            if any & <u32 as Entry>::GROUP == 0 {
+            if any & <u32 as FibEntry>::GROUP == 0 {
                 return;
             }
         }
     }
 
     #[inline(always)]
-    fn rewrite<const N: usize, P: Probe, E: Entry>(
+    fn rewrite<const N: usize, P: Probe, E: FibEntry>(
         &self,
         packets: &mut [Packet],
-        lanes: &Lanes<N, E>,
+        lanes: &StagedPackets<N, E>,
         trail: &Trail<P, N>,
         tape: &mut Tape<'_, P>,
         out: &mut Vec<Verdict>,
@@ -503,14 +503,14 @@ impl Forward {
         let mut verdicts = [Verdict::Drop(DropReason::NoRoute); N];
         for (i, packet) in packets.iter_mut().enumerate().take(N) {
             verdicts[i] = match lanes.fate[i] {
-                Fate::Drop(reason) => Verdict::Drop(reason),
-                Fate::V4(None) | Fate::V6(None) => {
+                ForwardFate::Drop(reason) => Verdict::Drop(reason),
+                ForwardFate::V4(None) | ForwardFate::V6(None) => {
                     tape.begin(packet.id);
                     tape.work(site::REWRITE_DONE, cost::NO_ROUTE);
                     tape.end(packet.id);
                     Verdict::Drop(DropReason::NoRoute)
                 }
-                Fate::V4(Some(next_hop)) => {
+                ForwardFate::V4(Some(next_hop)) => {
                     tape.begin(packet.id);
                     let data = check::data_address(tape, site::REWRITE_BUF_ADDR, site::REWRITE_DATA_OFF);
                     let verdict = match decrement_ttl(packet, data, tape) {
@@ -527,7 +527,7 @@ impl Forward {
                     tape.end(packet.id);
                     verdict
                 }
-                Fate::V6(Some(next_hop)) => {
+                ForwardFate::V6(Some(next_hop)) => {
                     tape.begin(packet.id);
                     let data = check::data_address(tape, site::REWRITE_BUF_ADDR, site::REWRITE_DATA_OFF);
                     let verdict = match decrement_hop_limit(packet, data, tape) {
@@ -556,8 +556,8 @@ impl Forward {
         &self,
         packet: &mut Packet,
         next_hop: NextHop,
-        hop: Mark,
-        data: Mark,
+        hop: TapeMark,
+        data: TapeMark,
         tape: &mut Tape<'_, P>,
     ) -> Verdict {
         let id = next_hop.id() as usize;
@@ -607,15 +607,15 @@ impl PacketFunction for Forward {
 
 /// What is known about a packet between the stages.
 #[derive(Clone, Copy)]
-enum Fate {
+enum ForwardFate {
     Drop(DropReason),
     V4(Option<NextHop>),
     V6(Option<NextHop>),
 }
 
 /// The packets that pass the stages together.
-struct Lanes<const N: usize, E> {
-    fate: [Fate; N],
+struct StagedPackets<const N: usize, E> {
+    fate: [ForwardFate; N],
     v4: Keys<N, u32>,
     v6: Keys<N, u128>,
     /// Found for the keys of `v4` on the first level.
@@ -629,12 +629,12 @@ struct Keys<const N: usize, A> {
     dst: [A; N],
 }
 
-impl<const N: usize, E: Entry> Lanes<N, E> {
+impl<const N: usize, E: FibEntry> StagedPackets<N, E> {
     #[inline(always)]
     fn new() -> Self {
         const { assert!(N.is_power_of_two() && N <= 128) };
-        Lanes {
-            fate: [Fate::V4(None); N],
+        StagedPackets {
+            fate: [ForwardFate::V4(None); N],
             v4: Keys { n: 0, at: [0; N], dst: [0; N] },
             v6: Keys { n: 0, at: [0; N], dst: [0; N] },
             entry: [E::default(); N],
@@ -658,7 +658,7 @@ impl<const N: usize, A: Copy> Keys<N, A> {
     }
 }
 
-fn fits<E: Entry>(next_hops: u32) -> Result<(), FunctionError> {
+fn fits<E: FibEntry>(next_hops: u32) -> Result<(), FunctionError> {
     match next_hops.checked_sub(1) {
         Some(next_hop) if next_hop > E::MAX_NEXT_HOP => {
             Err(FunctionError::NextHop { next_hop, entry_bytes: E::BYTES, max: E::MAX_NEXT_HOP })
@@ -680,7 +680,7 @@ fn prefetch_header<P: Probe>(packet: &Packet, tape: &mut Tape<'_, P>) {
 }
 
 #[inline(always)]
-fn decrement_ttl<P: Probe>(packet: &mut Packet, data: Mark, tape: &mut Tape<'_, P>) -> Result<(), DropReason> {
+fn decrement_ttl<P: Probe>(packet: &mut Packet, data: TapeMark, tape: &mut Tape<'_, P>) -> Result<(), DropReason> {
     let at = usize::from(packet.l3_offset) + 8;
     let word = packet.data.get_mut(at..).and_then(|rest| rest.first_chunk_mut::<4>()).ok_or(DropReason::Truncated)?;
     tape.touch_after(data, Ref::load(RegionId::PACKET, at as u64, 4, site::TTL_LOAD));
@@ -690,7 +690,11 @@ fn decrement_ttl<P: Probe>(packet: &mut Packet, data: Mark, tape: &mut Tape<'_, 
 }
 
 #[inline(always)]
-fn decrement_hop_limit<P: Probe>(packet: &mut Packet, data: Mark, tape: &mut Tape<'_, P>) -> Result<(), DropReason> {
+fn decrement_hop_limit<P: Probe>(
+    packet: &mut Packet,
+    data: TapeMark,
+    tape: &mut Tape<'_, P>,
+) -> Result<(), DropReason> {
     let at = usize::from(packet.l3_offset) + 7;
     let hop_limit = packet.data.get_mut(at).ok_or(DropReason::Truncated)?;
     tape.touch_after(data, Ref::load(RegionId::PACKET, at as u64, 1, site::HOP_LIMIT_LOAD));

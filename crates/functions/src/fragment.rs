@@ -245,7 +245,7 @@ impl Fragment {
         if self.mtu < header_bytes + 8 || last_offset > usize::from(OFFSET) {
             return Err(DropReason::Unfragmentable);
         }
-        let measured = Measured { at, total, header_bytes, place };
+        let measured = FragmentFields { at, total, header_bytes, place };
         match self.parts.take() {
             None => self.cut(packet, measured, tape),
             Some(mut parts) => {
@@ -258,8 +258,14 @@ impl Fragment {
 
     /// What the form that gathers does in place of [`Fragment::cut`]: it writes a packet's parts, and only then are they put
     /// together.
-    fn gather<P: Probe>(&mut self, packet: &mut Packet, of: Measured, parts: &mut Vec<u32>, tape: &mut Tape<'_, P>) {
-        let Measured { at, header_bytes, .. } = of;
+    fn gather<P: Probe>(
+        &mut self,
+        packet: &mut Packet,
+        of: FragmentFields,
+        parts: &mut Vec<u32>,
+        tape: &mut Tape<'_, P>,
+    ) {
+        let FragmentFields { at, header_bytes, .. } = of;
         let buffer = packet.id.0 % self.buffers * self.buffer_bytes;
         for word in 0..(header_bytes - 20) / 4 {
             tape.touch(Ref::load(RegionId::PACKET, (at + 20 + 4 * word) as u64, 4, site::OPTION_WORD));
@@ -286,8 +292,8 @@ impl Fragment {
         self.made += assemble(packet, parts, &mut self.fragments, self.made).unwrap_or(0);
     }
 
-    fn cut<P: Probe>(&mut self, packet: &mut Packet, of: Measured, tape: &mut Tape<'_, P>) {
-        let Measured { at, header_bytes, .. } = of;
+    fn cut<P: Probe>(&mut self, packet: &mut Packet, of: FragmentFields, tape: &mut Tape<'_, P>) {
+        let FragmentFields { at, header_bytes, .. } = of;
         let (mut later, later_bytes) = later_header(packet, of, tape);
         let first = of.first(self.mtu);
         for (done, bytes, place) in of.later(self.mtu, later_bytes) {
@@ -307,7 +313,12 @@ impl Fragment {
 
     /// The references of a fragment of `bytes` bytes of payload from `done` on, behind `header` bytes.
     #[inline(always)]
-    fn tell<P: Probe>(&mut self, of: Measured, (done, bytes, header): (usize, usize, usize), tape: &mut Tape<'_, P>) {
+    fn tell<P: Probe>(
+        &mut self,
+        of: FragmentFields,
+        (done, bytes, header): (usize, usize, usize),
+        tape: &mut Tape<'_, P>,
+    ) {
         let slot = self.next % self.buffers;
         self.next += 1;
         let buffer = slot * self.buffer_bytes;
@@ -327,7 +338,7 @@ impl Fragment {
 
 /// What of an IPv4 packet decides how it is cut: where its header is, its total length, the header's, and flags and offset.
 #[derive(Clone, Copy)]
-struct Measured {
+struct FragmentFields {
     at: usize,
     total: usize,
     header_bytes: usize,
@@ -396,7 +407,7 @@ pub fn assemble(packet: &mut Packet, parts: &[u32], out: &mut Vec<Packet>, from:
     Some(count)
 }
 
-impl Measured {
+impl FragmentFields {
     /// Bytes of payload of the first fragment.
     fn first(self, mtu: usize) -> usize {
         (mtu - self.header_bytes) / 8 * 8
@@ -405,7 +416,7 @@ impl Measured {
     /// Of each later fragment, behind a header of `header` bytes: where its payload begins, how long it is, and its flags
     /// and offset.
     fn later(self, mtu: usize, header: usize) -> impl Iterator<Item = (usize, usize, u16)> {
-        let Measured { total, header_bytes, place, .. } = self;
+        let FragmentFields { total, header_bytes, place, .. } = self;
         let (payload, each) = (total - header_bytes, (mtu - header) / 8 * 8);
         let mut next = self.first(mtu);
         std::iter::from_fn(move || {
@@ -423,7 +434,7 @@ impl Measured {
 /// The header that later fragments have, but for what differs from one to the next, and how long it is: of the options those
 /// that are to be copied.
 #[inline(always)]
-fn later_header<P: Probe>(packet: &Packet, of: Measured, tape: &mut Tape<'_, P>) -> ([u8; HEADER_PART], usize) {
+fn later_header<P: Probe>(packet: &Packet, of: FragmentFields, tape: &mut Tape<'_, P>) -> ([u8; HEADER_PART], usize) {
     let mut later = [0; HEADER_PART];
     later[..20].copy_from_slice(&packet.data[of.at..of.at + 20]);
     let (mut later_bytes, mut i) = (20, 0);
@@ -451,8 +462,8 @@ fn later_header<P: Probe>(packet: &Packet, of: Measured, tape: &mut Tape<'_, P>)
 
 /// The packet's header becomes that of its first fragment.
 #[inline(always)]
-fn become_first<P: Probe>(packet: &mut Packet, of: Measured, first: usize, tape: &mut Tape<'_, P>) {
-    let Measured { at, header_bytes, place, .. } = of;
+fn become_first<P: Probe>(packet: &mut Packet, of: FragmentFields, first: usize, tape: &mut Tape<'_, P>) {
+    let FragmentFields { at, header_bytes, place, .. } = of;
     write_header(&mut packet.data[at..at + header_bytes], header_bytes + first, MORE_FRAGMENTS | place & OFFSET);
     tape.touch(Ref::store(RegionId::PACKET, at as u64 + 2, 6, site::FIRST_STORE));
     tape.touch(Ref::store(RegionId::PACKET, at as u64 + 10, 2, site::FIRST_CHECKSUM));

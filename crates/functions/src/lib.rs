@@ -24,7 +24,7 @@ mod verdict;
 pub mod vhost;
 pub mod work;
 
-pub use chain::{Chain, Share};
+pub use chain::{Chain, MemberTotals};
 pub use check::HeaderCheck;
 pub use classify::{Classify, ClassifySpec};
 pub use error::FunctionError;
@@ -35,7 +35,7 @@ pub use inspect::{Inspect, InspectSpec};
 pub use lookup::{Lookup, NextHop};
 pub use nat::{Nat, NatKey, NatSpec, NatTimeouts};
 pub use socket::{Socket, SocketSpec};
-pub use trace::{Recorded, Trace};
+pub use trace::{RecordedProgram, Trace};
 pub use ttl::Ttl;
 pub use upf::{Upf, UpfSpec};
 pub use verdict::{DropReason, Verdict};

@@ -35,7 +35,7 @@ use units::{LockId, PortId, Ps};
 
 use crate::check::{self, Checked};
 use crate::forward::ChecksumCheck;
-use crate::tape::{Mark, Tape};
+use crate::tape::{Tape, TapeMark};
 use crate::ttl::{self, update_checksum};
 use crate::{DropReason, FunctionError, PacketFunction, Verdict};
 
@@ -50,7 +50,7 @@ const FIRST_PORT: u16 = 1024;
 const SWEEP: u32 = 8;
 const NONE: u32 = u32::MAX;
 const BUCKET_BYTES: u64 = 4;
-const SESSION_BYTES: u64 = size_of::<Session>() as u64;
+const SESSION_BYTES: u64 = size_of::<NatSession>() as u64;
 
 mod site {
     pub(super) const PORTS: u16 = 22;
@@ -161,7 +161,7 @@ mod seen {
 
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 #[repr(C, align(64))]
-struct Session {
+struct NatSession {
     key: NatKey,
     live: bool,
     seen: u8,
@@ -175,7 +175,7 @@ struct Session {
 pub struct Nat {
     spec: NatSpec,
     buckets: Vec<u32>,
-    sessions: Vec<Session>,
+    sessions: Vec<NatSession>,
     /// Free sessions, those free for longest first: a port is used again as late as possible.
     free: Vec<u32>,
     free_from: u32,
@@ -213,7 +213,7 @@ impl Nat {
                 remedy: "inside and outside are the two sides of the translation",
             });
         }
-        let idle = Session {
+        let idle = NatSession {
             key: NatKey { src: Ipv4Addr::UNSPECIFIED, dst: Ipv4Addr::UNSPECIFIED, src_port: 0, dst_port: 0, proto: 0 },
             live: false,
             seen: 0,
@@ -290,7 +290,7 @@ impl Nat {
     }
 
     /// The live session of `key`.
-    fn find<P: Probe>(&self, now: Ps, key: &NatKey, from: Mark, tape: &mut Tape<'_, P>) -> Option<u32> {
+    fn find<P: Probe>(&self, now: Ps, key: &NatKey, from: TapeMark, tape: &mut Tape<'_, P>) -> Option<u32> {
         let bucket = self.bucket(key);
         let bucket_ref = Ref::load(BUCKETS, u64::from(bucket) * BUCKET_BYTES, BUCKET_BYTES as u16, site::BUCKET);
         let mut mark = tape.touch_after(from, bucket_ref);
@@ -329,7 +329,7 @@ impl Nat {
         tape.touch(bucket_ref(site::LOCKED_BUCKET));
         tape.touch_after(mark, Nat::session_ref(at, site::NEW_SESSION).with_access(probe::Access::Store));
         self.sessions[at as usize] =
-            Session { key: *key, live: true, seen: 0, next: self.buckets[bucket as usize], expires: Ps::ZERO };
+            NatSession { key: *key, live: true, seen: 0, next: self.buckets[bucket as usize], expires: Ps::ZERO };
         self.buckets[bucket as usize] = at;
         tape.touch(bucket_ref(site::NEW_BUCKET).with_access(probe::Access::Store));
         tape.unlock(lock);
@@ -452,7 +452,7 @@ impl Nat {
         now: Ps,
         packet: &mut Packet,
         header: &Header,
-        from: Mark,
+        from: TapeMark,
         tape: &mut Tape<'_, P>,
     ) -> Result<PortId, DropReason> {
         let copy = Header::of(&packet.data, header.l4 + 8)?;

@@ -151,7 +151,7 @@ const MOST_BUFFERS: u64 = 1 << 30;
 
 /// A session, or room for one; its buffers are those of the same number.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
-struct Session {
+struct SocketSession {
     flow: Option<FiveTuple>,
     segments: u32,
     /// Where the next payload goes, in the socket buffer and in the application's.
@@ -164,7 +164,7 @@ struct Session {
 pub struct Socket {
     forward: Forward,
     spec: SocketSpec,
-    sessions: Vec<Session>,
+    sessions: Vec<SocketSession>,
     /// Which session a flow has.
     of_flow: HashMap<FiveTuple, u32>,
     /// The session that the next one replaces: it has begun before all others.
@@ -218,7 +218,7 @@ impl Socket {
         Ok(Socket {
             forward,
             spec: spec.clone(),
-            sessions: vec![Session::default(); n],
+            sessions: vec![SocketSession::default(); n],
             of_flow: HashMap::new(),
             next: 0,
             sockets,
@@ -250,7 +250,7 @@ impl Socket {
             self.of_flow.remove(&old);
         }
         self.of_flow.insert(flow, at);
-        *session = Session { flow: Some(flow), segments: 1, ..Session::default() };
+        *session = SocketSession { flow: Some(flow), segments: 1, ..SocketSession::default() };
         (at, true)
     }
 

@@ -18,7 +18,7 @@ pub(crate) struct Tape<'a, P> {
 
 /// A reference that was pushed: where later ones may have their address from.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Mark(u32);
+pub(crate) struct TapeMark(u32);
 
 impl<'a, P: Probe> Tape<'a, P> {
     #[inline(always)]
@@ -28,17 +28,17 @@ impl<'a, P: Probe> Tape<'a, P> {
 
     /// Pushes a reference whose address was at hand.
     #[inline(always)]
-    pub(crate) fn touch(&mut self, r: Ref) -> Mark {
+    pub(crate) fn touch(&mut self, r: Ref) -> TapeMark {
         if const { P::LIVE } {
             self.count = self.count.wrapping_add(1);
         }
         self.probe.touch(r);
-        Mark(self.count)
+        TapeMark(self.count)
     }
 
     /// Pushes a reference whose address came from the reference `from`.
     #[inline(always)]
-    pub(crate) fn touch_after(&mut self, from: Mark, r: Ref) -> Mark {
+    pub(crate) fn touch_after(&mut self, from: TapeMark, r: Ref) -> TapeMark {
         let mut dep = 0;
         if const { P::LIVE } {
             let back = self.count.wrapping_add(1).wrapping_sub(from.0);
@@ -88,14 +88,14 @@ impl<'a, P: Probe> Tape<'a, P> {
 pub(crate) struct Trail<P, const N: usize> {
     id: [PacketId; N],
     /// The latest reference that a packet's next address comes from.
-    mark: [Mark; N],
+    mark: [TapeMark; N],
     probe: PhantomData<P>,
 }
 
 impl<P: Probe, const N: usize> Trail<P, N> {
     #[inline(always)]
     pub(crate) fn new() -> Self {
-        Trail { id: [PacketId(0); N], mark: [Mark(0); N], probe: PhantomData }
+        Trail { id: [PacketId(0); N], mark: [TapeMark(0); N], probe: PhantomData }
     }
 
     /// Packet `id` has place `i`.
@@ -113,14 +113,14 @@ impl<P: Probe, const N: usize> Trail<P, N> {
 
     /// The next address of the packet at place `i` comes from `mark`.
     #[inline(always)]
-    pub(crate) fn keep(&mut self, i: usize, mark: Mark) {
+    pub(crate) fn keep(&mut self, i: usize, mark: TapeMark) {
         if const { P::LIVE } {
             self.mark[i] = mark;
         }
     }
 
     #[inline(always)]
-    pub(crate) fn mark(&self, i: usize) -> Mark {
-        if const { P::LIVE } { self.mark[i] } else { Mark(0) }
+    pub(crate) fn mark(&self, i: usize) -> TapeMark {
+        if const { P::LIVE } { self.mark[i] } else { TapeMark(0) }
     }
 }

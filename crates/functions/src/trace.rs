@@ -51,7 +51,7 @@ pub enum Dependence {
 
 /// What a program did, in the order in which it did it.
 #[derive(Clone, Debug, Default)]
-pub struct Recorded {
+pub struct RecordedProgram {
     /// The memory it touched besides packets, [`RegionId::FIRST_TABLE`] and up.
     pub regions: Vec<RegionSpec>,
     /// Packets, at least one.
@@ -87,7 +87,7 @@ pub struct TraceStep {
 /// Makes a recorded program's references again. See the module header.
 #[derive(Clone, Debug)]
 pub struct Trace {
-    recorded: Arc<Recorded>,
+    recorded: Arc<RecordedProgram>,
     pick: Pick,
     chained: bool,
     /// Indices of packets by length, and in their order within a length.
@@ -103,7 +103,7 @@ impl Trace {
     /// # Errors
     /// No packet.
     pub fn new(
-        recorded: Arc<Recorded>,
+        recorded: Arc<RecordedProgram>,
         pick: Pick,
         dependence: Dependence,
         ports: u16,
@@ -209,15 +209,15 @@ impl PacketFunction for Trace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use probe::{Count, Event, Record, Sharing};
+    use probe::{Count, ProbeEvent, Record, Sharing};
     use units::PacketId;
 
     const TABLE: RegionId = RegionId::FIRST_TABLE;
 
-    fn recorded(lengths: &[u32]) -> Arc<Recorded> {
-        let mut made = Recorded {
+    fn recorded(lengths: &[u32]) -> Arc<RecordedProgram> {
+        let mut made = RecordedProgram {
             regions: vec![RegionSpec { id: TABLE, name: "table".into(), bytes: 1 << 20, sharing: Sharing::Shared }],
-            ..Recorded::default()
+            ..RecordedProgram::default()
         };
         for (i, &bytes) in lengths.iter().enumerate() {
             let first = made.steps.len();
@@ -234,7 +234,7 @@ mod tests {
     }
 
     /// Offsets in the table, of the loads there, of packets with these lengths.
-    fn played(pick: Pick, recorded_lengths: &[u32], frames: &[u32]) -> (Vec<u64>, Vec<Event>, Vec<Verdict>) {
+    fn played(pick: Pick, recorded_lengths: &[u32], frames: &[u32]) -> (Vec<u64>, Vec<ProbeEvent>, Vec<Verdict>) {
         let mut trace = Trace::new(recorded(recorded_lengths), pick, Dependence::Recorded, 2).unwrap();
         let packet =
             |(i, &bytes): (usize, &u32)| Packet { id: PacketId(i as u64), frame_bytes: bytes, ..Packet::default() };
@@ -247,7 +247,7 @@ mod tests {
             at = next;
         }
         let loads = events.iter().filter_map(|event| match event {
-            Event::Touch(r) if r.region == TABLE && r.access == Access::Load => Some(r.offset / 64),
+            ProbeEvent::Touch(r) if r.region == TABLE && r.access == Access::Load => Some(r.offset / 64),
             _ => None,
         });
         (loads.collect(), events, out)
@@ -278,8 +278,8 @@ mod tests {
         let (_, events, _) = played(Pick::InTurn, &[1500], &[20, 1]);
         for event in events {
             let (r, frame) = match event {
-                Event::Touch(r) => (r, 20),
-                Event::Copy { src, dst } => {
+                ProbeEvent::Touch(r) => (r, 20),
+                ProbeEvent::Copy { src, dst } => {
                     assert_eq!(src.bytes, dst.bytes);
                     (src, 20)
                 }
@@ -296,14 +296,14 @@ mod tests {
         let kinds = [Access::Load, Access::Store, Access::Store, Access::Load, Access::Load];
         let steps: Vec<TraceStep> = kinds.iter().enumerate().map(|(i, &kind)| load(i as u64, kind)).collect();
         let work = RecordedWork { bytes: 60, steps: (0, 5), ..RecordedWork::default() };
-        let recorded = Recorded { steps, packets: vec![work], ..(*recorded(&[])).clone() };
+        let recorded = RecordedProgram { steps, packets: vec![work], ..(*recorded(&[])).clone() };
         let mut trace = Trace::new(recorded.into(), Pick::InTurn, Dependence::Chained, 2).unwrap();
         let mut record = Record::default();
         let mut burst = [Packet { frame_bytes: 60, ..Packet::default() }];
         trace.process_burst(Ps::ZERO, &mut burst, &mut record, &mut Vec::new());
         let (mut at, mut deps) = (0, Vec::new());
         while let Some((event, next)) = record.event(at) {
-            if let Event::Touch(r) = event {
+            if let ProbeEvent::Touch(r) = event {
                 deps.push(r.dep);
             }
             at = next;

@@ -194,7 +194,7 @@ impl PacketFunction for Work {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use probe::{Count, Event, Null, Record};
+    use probe::{Count, Null, ProbeEvent, Record};
 
     fn loads(spec: &WorkSpec, packets: usize) -> Vec<(u64, u8)> {
         let mut record = Record::default();
@@ -202,7 +202,7 @@ mod tests {
         Work::new(spec, 2).unwrap().process_burst(Ps::ZERO, &mut burst, &mut record, &mut Vec::new());
         let (mut at, mut loads) = (0, Vec::new());
         while let Some((event, next)) = record.event(at) {
-            if let Event::Touch(r) = event {
+            if let ProbeEvent::Touch(r) = event {
                 loads.push((r.offset, r.dep));
             }
             at = next;

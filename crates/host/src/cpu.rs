@@ -8,7 +8,7 @@ use crate::{HostError, Tree};
 
 /// What `/proc/cpuinfo` says of the first processor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Cpu {
+pub struct CpuIdentity {
     /// `GenuineIntel`, `AuthenticAMD`, ...
     pub vendor: String,
     /// Its family.
@@ -25,20 +25,20 @@ pub struct Cpu {
     pub processors: u32,
 }
 
-impl Cpu {
+impl CpuIdentity {
     /// Reads `cpuinfo` below `proc`.
     ///
     /// # Errors
     /// No such file; what it lacks is empty or 0.
-    pub fn read(proc: &dyn Tree) -> Result<Cpu, HostError> {
+    pub fn read(proc: &dyn Tree) -> Result<CpuIdentity, HostError> {
         let path = proc.root().join("cpuinfo").display().to_string();
         let text = proc.read("cpuinfo").map_err(|e| HostError::system("reading", path, e))?;
-        Ok(Cpu::parse(&text))
+        Ok(CpuIdentity::parse(&text))
     }
 
     /// Of the text of `cpuinfo`.
-    pub fn parse(text: &str) -> Cpu {
-        let mut cpu = Cpu::default();
+    pub fn parse(text: &str) -> CpuIdentity {
+        let mut cpu = CpuIdentity::default();
         let mut processor = 0;
         let mut seen = BTreeSet::new();
         for line in text.lines() {
@@ -125,7 +125,7 @@ mod tests {
     fn a_processor_is_told_from_cpuinfo() {
         let text = "processor\t: 0\nvendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 85\nmodel name\t: Xeon\n\
                     flags\t\t: fpu cat_l3 cdp_l3\nphysical id\t: 0\n\nprocessor\t: 1\nphysical id\t: 1\nmodel\t: 85\n";
-        let cpu = Cpu::parse(text);
+        let cpu = CpuIdentity::parse(text);
         assert_eq!((cpu.family, cpu.model, cpu.processors), (6, 85, 2));
         assert_eq!(cpu.packages, [0, 1]);
         assert!(cpu.has("cat_l3") && !cpu.has("cqm"));

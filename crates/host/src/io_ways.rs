@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use units::Cbm;
 
-use crate::{Cpu, HostError, Tree};
+use crate::{CpuIdentity, HostError, Tree};
 
 /// The register's number.
 pub const IO_WAYS_MSR: u64 = 0xC8B;
 
 /// What is known of the register in a generation of processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IoWays {
+pub enum IoWaysRegister {
     /// Device writes fill the ways that it names.
     Works,
     /// It can be written and reads back, and device writes fill what they filled before.
@@ -38,7 +38,7 @@ pub struct Generation {
     /// Models; none stand for all.
     pub models: &'static [u32],
     /// What is known.
-    pub io_ways: IoWays,
+    pub io_ways: IoWaysRegister,
     /// What the register holds after a start, where that is known.
     pub default: Option<Cbm>,
     /// Ways of its LLC, where all of its models have as many.
@@ -59,7 +59,7 @@ pub const GENERATIONS: &[Generation] = {
         vendor: INTEL,
         family: 6,
         models: &[],
-        io_ways: IoWays::Unverified,
+        io_ways: IoWaysRegister::Unverified,
         default: None,
         ways: None,
         io_alloc: false,
@@ -70,7 +70,7 @@ pub const GENERATIONS: &[Generation] = {
         Generation {
             name: "Sandy Bridge-EP, Ivy Bridge-EP",
             models: &[45, 62],
-            io_ways: IoWays::Absent,
+            io_ways: IoWaysRegister::Absent,
             ways: Some(20),
             source: "no source names the register on these",
             ..NONE
@@ -95,7 +95,7 @@ pub const GENERATIONS: &[Generation] = {
         Generation {
             name: "Skylake-SP, Cascade Lake, Cooper Lake",
             models: &[85],
-            io_ways: IoWays::Works,
+            io_ways: IoWaysRegister::Works,
             default: Some(Cbm(0x600)),
             ways: Some(11),
             source: "Farshin et al., USENIX ATC 2020, section 4; measured there on Skylake-SP and Cascade Lake",
@@ -104,7 +104,7 @@ pub const GENERATIONS: &[Generation] = {
         Generation {
             name: "Ice Lake-SP",
             models: &[106],
-            io_ways: IoWays::NoEffect,
+            io_ways: IoWaysRegister::NoEffect,
             default: Some(Cbm(0xc00)),
             ways: Some(12),
             source: "tbarbette/fastclick issue 392 (2024): reads 0xc00, takes 0xff0, and hit rates over PCIe stay",
@@ -114,7 +114,7 @@ pub const GENERATIONS: &[Generation] = {
         Generation {
             name: "Ice Lake-D",
             models: &[108],
-            io_ways: IoWays::NoEffect,
+            io_ways: IoWaysRegister::NoEffect,
             source: "taken to be as Ice Lake-SP, whose cores and LLC it has",
             ..NONE
         },
@@ -140,7 +140,7 @@ pub const GENERATIONS: &[Generation] = {
         },
         Generation {
             name: "other Intel",
-            io_ways: IoWays::Absent,
+            io_ways: IoWaysRegister::Absent,
             source: "DDIO is in Xeon E5, E7 and Scalable and what came of them",
             ..NONE
         },
@@ -149,7 +149,7 @@ pub const GENERATIONS: &[Generation] = {
             name: "AMD Zen 5",
             vendor: AMD,
             family: 26,
-            io_ways: IoWays::Absent,
+            io_ways: IoWaysRegister::Absent,
             io_alloc: true,
             source: "Linux 6.19, resctrl: io_alloc by AMD's SDCIAE (Moger, November 2025)",
             ..NONE
@@ -158,7 +158,7 @@ pub const GENERATIONS: &[Generation] = {
             name: "other AMD",
             vendor: AMD,
             family: 0,
-            io_ways: IoWays::Absent,
+            io_ways: IoWaysRegister::Absent,
             source: "no register and no SDCI before Zen 5; later families are not known to us",
             ..NONE
         },
@@ -166,7 +166,7 @@ pub const GENERATIONS: &[Generation] = {
 };
 
 /// What is known of a processor; [`None`] of one that is in no row.
-pub fn generation(cpu: &Cpu) -> Option<&'static Generation> {
+pub fn generation(cpu: &CpuIdentity) -> Option<&'static Generation> {
     GENERATIONS.iter().find(|row| {
         row.vendor == cpu.vendor
             && (row.family == cpu.family || row.family == 0)
@@ -260,10 +260,10 @@ mod tests {
     #[test]
     fn the_table_tells_generations_apart() {
         let of = |vendor: &str, family, model| {
-            let cpu = Cpu { vendor: vendor.into(), family, model, ..Cpu::default() };
+            let cpu = CpuIdentity { vendor: vendor.into(), family, model, ..CpuIdentity::default() };
             generation(&cpu)
         };
-        use IoWays::*;
+        use IoWaysRegister::*;
         for (model, name, io_ways, default, ways) in [
             (45, "Sandy Bridge-EP, Ivy Bridge-EP", Absent, None, Some(20)),
             (62, "Sandy Bridge-EP, Ivy Bridge-EP", Absent, None, Some(20)),

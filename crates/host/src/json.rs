@@ -12,7 +12,7 @@ use crate::HostError;
 use crate::telemetry::keys;
 
 /// A server of counters.
-pub struct Server {
+pub struct JsonServer {
     url: String,
     agent: ureq::Agent,
 }
@@ -21,12 +21,12 @@ pub struct Server {
 const PATIENCE: Duration = Duration::from_millis(500);
 const MOST_BYTES: u64 = 16 << 20;
 
-impl Server {
+impl JsonServer {
     /// The one at `url`, `http://127.0.0.1:9738/` for example.
     ///
     /// # Errors
     /// Another scheme than http, or an address that is not this machine's own.
-    pub fn new(url: &str) -> Result<Server, HostError> {
+    pub fn new(url: &str) -> Result<JsonServer, HostError> {
         let wrong =
             || HostError::form("url", url, "http:// with an address of this machine, such as http://127.0.0.1:9738/");
         let uri: ureq::http::Uri = url.parse().map_err(|_| wrong())?;
@@ -36,7 +36,7 @@ impl Server {
             return Err(wrong());
         }
         let config = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).proxy(None).build();
-        Ok(Server { url: url.into(), agent: config.into() })
+        Ok(JsonServer { url: url.into(), agent: config.into() })
     }
 
     /// Everything that it counts.
@@ -96,10 +96,10 @@ mod tests {
 
     #[test]
     fn only_this_machine_is_asked() {
-        assert!(Server::new("http://127.0.0.1:9738/").is_ok());
-        assert!(Server::new("http://[::1]:9738/").is_ok());
+        assert!(JsonServer::new("http://127.0.0.1:9738/").is_ok());
+        assert!(JsonServer::new("http://[::1]:9738/").is_ok());
         for url in ["http://10.0.0.1/", "https://127.0.0.1/", "127.0.0.1", "http://example.org/"] {
-            assert!(Server::new(url).is_err(), "{url}");
+            assert!(JsonServer::new(url).is_err(), "{url}");
         }
     }
 }

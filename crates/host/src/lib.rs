@@ -4,7 +4,7 @@
 //! - [`IoRegister`] is Intel's register of the ways that device writes may fill (MSR 0xC8B).
 //! - [`perf`], [`Telemetry`], [`schedstat`] and [`json`] read counters: uncore and core events, DPDK, the scheduler, and
 //!   Intel PCM's sensor server.
-//! - [`Machine`] joins them into a [`control::Actuator`], and [`survey()`] tells which of them are here.
+//! - [`HostMachine`] joins them into a [`control::Actuator`], and [`survey()`] tells which of them are here.
 //!
 //! All of them reach the machine through a [`Tree`]: a root folder, or a machine in memory that tests make. Time is an
 //! argument everywhere. Left out: L2 allocation beyond reading it, pseudo-locking (a group that is locked is read and
@@ -24,14 +24,14 @@ mod survey;
 mod telemetry;
 mod tree;
 
-pub use cpu::{Cpu, CpuList};
+pub use cpu::{CpuIdentity, CpuList};
 pub use error::HostError;
-pub use io_ways::{GENERATIONS, Generation, IO_WAYS_MSR, IoRegister, IoWays, generation};
+pub use io_ways::{GENERATIONS, Generation, IO_WAYS_MSR, IoRegister, IoWaysRegister, generation};
 pub use machine::{
-    Class, ClassTotals, CoreEvents, FromJson, FromPerf, FromTelemetry, IoBackend, JsonPaths, Machine, Metering,
-    PerfEvents, Source, Totals,
+    ClassTotals, CoreEvents, CounterSource, FromJson, FromPerf, FromTelemetry, HostMachine, HostTotals, IoBackend,
+    JsonPaths, Metering, PerfEvents, ServiceClass,
 };
-pub use resctrl::{CbmRule, Mode, Reading, Resctrl, Schemata};
-pub use survey::{Finding, PCM_URL, State, Survey, survey};
-pub use telemetry::{Port, Telemetry};
+pub use resctrl::{CbmRule, GroupMode, MonitorReading, Resctrl, Schemata};
+pub use survey::{PCM_URL, Support, Survey, SurveyFinding, survey};
+pub use telemetry::{PortTotals, Telemetry};
 pub use tree::{Files, Tree};

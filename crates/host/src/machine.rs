@@ -14,7 +14,7 @@ use crate::{CbmRule, HostError, IoRegister, Resctrl};
 
 /// A class of service and the group that it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Class {
+pub struct ServiceClass {
     /// As the policy numbers it.
     pub clos: Clos,
     /// The group's name.
@@ -36,7 +36,7 @@ pub enum IoBackend {
 
 /// Running totals of one moment; what could not be read is [`None`].
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Totals {
+pub struct HostTotals {
     /// Packets received.
     pub received: Option<u64>,
     /// Packets lost.
@@ -69,14 +69,14 @@ pub struct ClassTotals {
 }
 
 /// Where totals come from.
-pub trait Source: Send {
+pub trait CounterSource: Send {
     /// Its name, for messages.
     fn name(&self) -> &str;
     /// Adds what it counts; what it does not count it leaves alone.
     ///
     /// # Errors
     /// It cannot be read now: what it counts is missing then.
-    fn read(&mut self, into: &mut Totals) -> Result<(), HostError>;
+    fn read(&mut self, into: &mut HostTotals) -> Result<(), HostError>;
 }
 
 /// Rates and shares from totals: the daemon's are `policy::Meter`s, which this crate may not see.
@@ -88,12 +88,12 @@ pub trait Metering: Send {
 }
 
 /// The machine. Masks of a class are the same in all domains.
-pub struct Machine {
+pub struct HostMachine {
     resctrl: Resctrl,
     rule: CbmRule,
-    classes: Vec<Class>,
+    classes: Vec<ServiceClass>,
     io: IoBackend,
-    sources: Vec<Box<dyn Source>>,
+    sources: Vec<Box<dyn CounterSource>>,
     clock: Box<dyn FnMut() -> Ps + Send>,
     metering: Box<dyn Metering>,
     occupancy: bool,
@@ -105,22 +105,22 @@ pub struct Machine {
 /// For how many intervals a counter's last value is handed out, with its age.
 const HELD: u64 = 5;
 
-impl Machine {
+impl HostMachine {
     /// These classes of a machine; `clock` tells the time.
     ///
     /// # Errors
     /// The cache cannot be divided.
     pub fn new(
         resctrl: Resctrl,
-        classes: Vec<Class>,
+        classes: Vec<ServiceClass>,
         io: IoBackend,
-        sources: Vec<Box<dyn Source>>,
+        sources: Vec<Box<dyn CounterSource>>,
         metering: Box<dyn Metering>,
         clock: impl FnMut() -> Ps + Send + 'static,
-    ) -> Result<Machine, HostError> {
+    ) -> Result<HostMachine, HostError> {
         let rule = resctrl.rule()?;
         let occupancy = resctrl.monitoring()?.is_some_and(|m| m.features.iter().any(|f| f == "llc_occupancy"));
-        Ok(Machine {
+        Ok(HostMachine {
             resctrl,
             rule,
             classes,
@@ -146,7 +146,7 @@ impl Machine {
     }
 
     /// The classes.
-    pub fn classes(&self) -> &[Class] {
+    pub fn classes(&self) -> &[ServiceClass] {
         &self.classes
     }
 
@@ -221,8 +221,8 @@ impl Machine {
         self.rule.of_io()
     }
 
-    fn totals(&mut self) -> Totals {
-        let mut totals = Totals::default();
+    fn totals(&mut self) -> HostTotals {
+        let mut totals = HostTotals::default();
         self.faults.clear();
         for source in &mut self.sources {
             if let Err(why) = source.read(&mut totals) {
@@ -275,7 +275,7 @@ fn one(masks: &[(u32, Cbm)]) -> Cbm {
     }
 }
 
-impl Actuator for Machine {
+impl Actuator for HostMachine {
     type Error = HostError;
 
     fn observe(&mut self) -> Result<Observation, HostError> {
@@ -284,8 +284,16 @@ impl Actuator for Machine {
         let now = (self.clock)();
         // A clock that went back gives no interval; what is measured from here on is sound again.
         let interval = self.last.replace(now).and_then(|last| now.0.checked_sub(last.0)).map_or(Ps::ZERO, Ps);
-        let Totals { received, lost, pcie_write_bytes, pcie_read_bytes, ddio_hits, ddio_misses, memory_bytes, classes } =
-            totals;
+        let HostTotals {
+            received,
+            lost,
+            pcie_write_bytes,
+            pcie_read_bytes,
+            ddio_hits,
+            ddio_misses,
+            memory_bytes,
+            classes,
+        } = totals;
         let mut rate = |name: &'static str, total| {
             let fresh = self.metering.rate((name, 0), total, now);
             self.hold((name, 0), fresh, now, interval)
@@ -299,7 +307,7 @@ impl Actuator for Machine {
         let fresh = self.metering.share(("ddio", 0), ddio_misses, both, now);
         let ddio_write_miss_rate = self.hold(("ddio", 0), fresh, now, interval);
         let mut seen = Vec::new();
-        for Class { clos, group } in self.classes.clone() {
+        for ServiceClass { clos, group } in self.classes.clone() {
             let of = classes.get(&clos.0).copied().unwrap_or_default();
             let misses = self.metering.share(("llc", clos.0), of.llc_misses, of.llc_lookups, now);
             let busy = self.metering.share(("busy", clos.0), of.busy, of.elapsed, now);

@@ -17,7 +17,7 @@ const DEVICES: &str = "bus/event_source/devices";
 
 /// An event as the kernel takes it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Resolved {
+pub struct PerfEvent {
     /// As it was asked for.
     pub name: String,
     /// The unit's type.
@@ -43,7 +43,7 @@ pub fn units(sys: &dyn Tree, prefix: &str) -> Result<Vec<String>, HostError> {
 ///
 /// # Errors
 /// No such unit or term, with those there are.
-pub fn resolve(sys: &dyn Tree, name: &str) -> Result<Vec<Resolved>, HostError> {
+pub fn resolve(sys: &dyn Tree, name: &str) -> Result<Vec<PerfEvent>, HostError> {
     let form = || {
         HostError::form("perf event", name, "a form such as uncore_imc_*/cas_count_read/ or cpu/event=0x2e,umask=0x41/")
     };
@@ -60,7 +60,7 @@ pub fn resolve(sys: &dyn Tree, name: &str) -> Result<Vec<Resolved>, HostError> {
     found.iter().map(|unit| resolve_one(sys, name, unit, terms)).collect()
 }
 
-fn resolve_one(sys: &dyn Tree, name: &str, unit: &str, terms: &str) -> Result<Resolved, HostError> {
+fn resolve_one(sys: &dyn Tree, name: &str, unit: &str, terms: &str) -> Result<PerfEvent, HostError> {
     let folder = format!("{DEVICES}/{unit}");
     let read = |file: &str| sys.read(&format!("{folder}/{file}"));
     let number = |text: &str| text.trim().parse::<u32>().ok();
@@ -103,7 +103,7 @@ fn resolve_one(sys: &dyn Tree, name: &str, unit: &str, terms: &str) -> Result<Re
         place(&format, value, &mut config)
             .ok_or_else(|| HostError::form(format!("{folder}/format/{key}"), &format, "bits of config"))?;
     }
-    Ok(Resolved { name: format!("{unit}/{terms}/"), unit: kind, config, cpus: cpus.unwrap_or_default(), bytes })
+    Ok(PerfEvent { name: format!("{unit}/{terms}/"), unit: kind, config, cpus: cpus.unwrap_or_default(), bytes })
 }
 
 /// Puts the bits of a value where a format (`config:0-7,21`) says, lowest first.
@@ -142,9 +142,9 @@ pub struct Counting {
     name: String,
 }
 
-struct Config(Resolved);
+struct PerfAttributes(PerfEvent);
 
-impl Event for Config {
+impl Event for PerfAttributes {
     fn update_attrs(self, attr: &mut perf_event_open_sys::bindings::perf_event_attr) {
         let [config, config1, config2] = self.0.config;
         Raw::new(config).config1(config1).config2(config2).update_attrs(attr);
@@ -157,12 +157,12 @@ impl Counting {
     ///
     /// # Errors
     /// A typed reason: no permission, no such event on this processor, no perf.
-    pub fn start(events: &[Resolved], cpus: &[u32]) -> Result<Counting, HostError> {
+    pub fn start(events: &[PerfEvent], cpus: &[u32]) -> Result<Counting, HostError> {
         let mut counters = Vec::new();
         for event in events {
             let on = if event.cpus.is_empty() { cpus } else { &event.cpus };
             for cpu in on {
-                let mut builder = Builder::new(Config(event.clone()));
+                let mut builder = Builder::new(PerfAttributes(event.clone()));
                 builder.any_pid().one_cpu(*cpu as usize).include_kernel().include_hv();
                 let mut counter = builder.build().map_err(|e| absent(&event.name, &e))?;
                 counter.enable().map_err(|e| absent(&event.name, &e))?;

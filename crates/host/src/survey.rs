@@ -7,12 +7,14 @@ use serde::Serialize;
 use units::Cbm;
 
 use crate::resctrl::IoAlloc;
-use crate::{Cpu, Files, HostError, IoRegister, IoWays, Mode, Resctrl, Tree, generation, json, perf};
+use crate::{
+    CpuIdentity, Files, GroupMode, HostError, IoRegister, IoWaysRegister, Resctrl, Tree, generation, json, perf,
+};
 
 /// How far something can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum State {
+pub enum Support {
     /// It can.
     Works,
     /// In part, or with care.
@@ -23,11 +25,11 @@ pub enum State {
 
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct SurveyFinding {
     /// What.
     pub what: &'static str,
     /// Whether it can be used.
-    pub state: State,
+    pub state: Support,
     /// What was found.
     pub detail: String,
     /// What to do, if there is something to do.
@@ -40,7 +42,7 @@ pub struct Survey {
     /// The processor.
     pub processor: String,
     /// In the order in which things depend on each other.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<SurveyFinding>,
     /// What `wirespeedd` can do here.
     pub verdict: String,
 }
@@ -52,7 +54,7 @@ pub const PCM_URL: &str = "http://127.0.0.1:9738/";
 pub fn survey(root: &Path) -> Survey {
     let tree = |path: &str| -> Arc<dyn Tree> { Arc::new(Files::new(root.join(path))) };
     let (proc, sys, dev) = (tree("proc"), tree("sys"), tree("dev/cpu"));
-    let cpu = Cpu::read(&*proc).unwrap_or_default();
+    let cpu = CpuIdentity::read(&*proc).unwrap_or_default();
     let mut findings = vec![processor(&cpu)];
     let resctrl = Resctrl::open(tree("sys/fs/resctrl"));
     findings.push(allocation(&resctrl, &cpu, &*proc));
@@ -68,7 +70,7 @@ pub fn survey(root: &Path) -> Survey {
     findings.push(pcm(root));
     findings.push(scheduler(&*proc));
     findings.push(huge_pages(&*proc));
-    let works = |what: &str| findings.iter().any(|f| f.what == what && f.state == State::Works);
+    let works = |what: &str| findings.iter().any(|f| f.what == what && f.state == Support::Works);
     let verdict = match (works(ALLOCATION), works(IO) || works(IO_ALLOC)) {
         (true, true) => "wirespeedd can divide the LLC between packet cores and devices here.",
         (true, false) => {
@@ -86,14 +88,14 @@ const ALLOCATION: &str = "cache allocation";
 const IO: &str = "I/O ways (MSR 0xC8B)";
 const IO_ALLOC: &str = "I/O allocation (io_alloc)";
 
-fn finding(what: &'static str, state: State, detail: impl Into<String>, remedy: Option<&str>) -> Finding {
-    Finding { what, state, detail: detail.into(), remedy: remedy.map(Into::into) }
+fn finding(what: &'static str, state: Support, detail: impl Into<String>, remedy: Option<&str>) -> SurveyFinding {
+    SurveyFinding { what, state, detail: detail.into(), remedy: remedy.map(Into::into) }
 }
 
-fn processor(cpu: &Cpu) -> Finding {
+fn processor(cpu: &CpuIdentity) -> SurveyFinding {
     let what = "processor";
     if cpu.processors == 0 {
-        return finding(what, State::Missing, "/proc/cpuinfo says nothing", Some("mount /proc"));
+        return finding(what, Support::Missing, "/proc/cpuinfo says nothing", Some("mount /proc"));
     }
     let kind = generation(cpu).map_or("not in our table", |g| g.name);
     let detail = format!(
@@ -106,12 +108,12 @@ fn processor(cpu: &Cpu) -> Finding {
     );
     if cpu.has("hypervisor") {
         let remedy = "registers and uncore counters belong to the host: run there, or let it pass them through";
-        return finding(what, State::Limited, format!("{detail}; a virtual machine"), Some(remedy));
+        return finding(what, Support::Limited, format!("{detail}; a virtual machine"), Some(remedy));
     }
-    finding(what, State::Works, detail, None)
+    finding(what, Support::Works, detail, None)
 }
 
-fn allocation(resctrl: &Result<Resctrl, HostError>, cpu: &Cpu, proc: &dyn Tree) -> Finding {
+fn allocation(resctrl: &Result<Resctrl, HostError>, cpu: &CpuIdentity, proc: &dyn Tree) -> SurveyFinding {
     let what = ALLOCATION;
     match resctrl {
         Ok(resctrl) => match resctrl.rule() {
@@ -125,129 +127,129 @@ fn allocation(resctrl: &Result<Resctrl, HostError>, cpu: &Cpu, proc: &dyn Tree) 
                 );
                 let may_write = resctrl.tree().lock().is_ok();
                 if may_write {
-                    finding(what, State::Works, detail, None)
+                    finding(what, Support::Works, detail, None)
                 } else {
                     finding(
                         what,
-                        State::Limited,
+                        Support::Limited,
                         format!("{detail}; another program holds its lock"),
                         Some("wait for it"),
                     )
                 }
             }
-            Err(why) => finding(what, State::Missing, why.to_string(), None),
+            Err(why) => finding(what, Support::Missing, why.to_string(), None),
         },
         Err(HostError::NotMounted { .. }) => {
             let known = proc.read("filesystems").is_ok_and(|t| t.lines().any(|l| l.ends_with("\tresctrl")));
             match (cpu.has("cat_l3"), known) {
                 (true, true) => finding(
                     what,
-                    State::Missing,
+                    Support::Missing,
                     "resctrl is not mounted",
                     Some("mount -t resctrl resctrl /sys/fs/resctrl"),
                 ),
                 (true, false) => finding(
                     what,
-                    State::Missing,
+                    Support::Missing,
                     "the processor has CAT, the kernel has no resctrl",
                     Some("a kernel with CONFIG_X86_CPU_RESCTRL, without rdt=!l3cat on its command line"),
                 ),
                 (false, _) => finding(
                     what,
-                    State::Missing,
+                    Support::Missing,
                     "the processor shows no CAT for L3 (cat_l3)",
                     Some("Intel Xeon from Broadwell-EP on, or AMD EPYC from Rome on; a virtual machine rarely has it"),
                 ),
             }
         }
-        Err(why) => finding(what, State::Missing, why.to_string(), Some("run as root")),
+        Err(why) => finding(what, Support::Missing, why.to_string(), Some("run as root")),
     }
 }
 
-fn monitoring(resctrl: &Resctrl) -> Finding {
+fn monitoring(resctrl: &Resctrl) -> SurveyFinding {
     let what = "cache monitoring";
     match resctrl.monitoring() {
         Ok(Some(m)) => {
-            finding(what, State::Works, format!("{} monitoring ids: {}", m.rmids, m.features.join(", ")), None)
+            finding(what, Support::Works, format!("{} monitoring ids: {}", m.rmids, m.features.join(", ")), None)
         }
         Ok(None) => finding(
             what,
-            State::Missing,
+            Support::Missing,
             "no L3_MON",
             Some("a processor with CMT and MBM; occupancy is shown, not needed"),
         ),
-        Err(why) => finding(what, State::Limited, why.to_string(), None),
+        Err(why) => finding(what, Support::Limited, why.to_string(), None),
     }
 }
 
 /// Other programs' groups, and where cores and devices share ways.
-fn groups(resctrl: &Resctrl, io: Option<Cbm>) -> Finding {
+fn groups(resctrl: &Resctrl, io: Option<Cbm>) -> SurveyFinding {
     let what = "groups";
-    let look = || -> Result<Finding, HostError> {
+    let look = || -> Result<SurveyFinding, HostError> {
         let (groups, rule) = (resctrl.groups()?, resctrl.rule()?);
         let mut told = Vec::new();
         let mut shares = false;
         for group in &groups {
             let masks = resctrl.masks(group)?;
-            let mode = resctrl.mode(group).unwrap_or(Mode::Shareable);
+            let mode = resctrl.mode(group).unwrap_or(GroupMode::Shareable);
             let text = masks.iter().map(|(d, m)| format!("{d}={:x}", m.0)).collect::<Vec<_>>().join(";");
             let name = if group.is_empty() { "(default)" } else { group };
             told.push(format!(
                 "{name} {text}{}",
-                if mode == Mode::Shareable { String::new() } else { format!(" {mode}") }
+                if mode == GroupMode::Shareable { String::new() } else { format!(" {mode}") }
             ));
             shares |= io.is_some_and(|io| masks.iter().any(|(_, m)| m.0 & io.0 != 0));
         }
         let free = rule.closids.saturating_sub(groups.len() as u32);
         let detail = format!("{}; {free} of {} classes are free", told.join(", "), rule.closids);
         let (state, remedy) = match (free, shares) {
-            (0, _) => (State::Limited, Some("no class is left for wirespeedd: remove a group that nobody needs")),
+            (0, _) => (Support::Limited, Some("no class is left for wirespeedd: remove a group that nobody needs")),
             (_, true) => (
-                State::Limited,
+                Support::Limited,
                 Some(
                     "cores fill ways that device writes fill too, so packets and their tables evict each other: \
                      `wirespeedd plan` shows a division",
                 ),
             ),
-            _ => (State::Works, None),
+            _ => (Support::Works, None),
         };
         Ok(finding(what, state, detail, remedy))
     };
-    look().unwrap_or_else(|why| finding(what, State::Limited, why.to_string(), None))
+    look().unwrap_or_else(|why| finding(what, Support::Limited, why.to_string(), None))
 }
 
-fn io_alloc(cpu: &Cpu, resctrl: &Resctrl) -> Finding {
+fn io_alloc(cpu: &CpuIdentity, resctrl: &Resctrl) -> SurveyFinding {
     let known = generation(cpu);
     match resctrl.io_alloc() {
         Ok(IoAlloc::Unsupported) if known.is_some_and(|g| g.io_alloc) => finding(
             IO_ALLOC,
-            State::Missing,
+            Support::Missing,
             "the kernel has none",
             Some("Linux 6.19 or later, where this processor has SDCI (SDCIAE)"),
         ),
         Ok(IoAlloc::Unsupported) => finding(
             IO_ALLOC,
-            State::Missing,
+            Support::Missing,
             "the kernel or the processor has none",
             Some("Linux 6.19 on AMD with SDCI; Intel's servers have the register instead"),
         ),
         Ok(IoAlloc::Disabled) => {
-            finding(IO_ALLOC, State::Works, "there, and off; on, it takes the highest class", None)
+            finding(IO_ALLOC, Support::Works, "there, and off; on, it takes the highest class", None)
         }
         Ok(IoAlloc::Enabled(masks)) => {
             let text = masks.iter().map(|(d, m)| format!("{d}={:x}", m.0)).collect::<Vec<_>>().join(";");
-            finding(IO_ALLOC, State::Works, format!("on: {text}"), None)
+            finding(IO_ALLOC, Support::Works, format!("on: {text}"), None)
         }
-        Err(why) => finding(IO_ALLOC, State::Limited, why.to_string(), None),
+        Err(why) => finding(IO_ALLOC, Support::Limited, why.to_string(), None),
     }
 }
 
-fn io_ways(cpu: &Cpu, dev: Arc<dyn Tree>, resctrl: Option<&Resctrl>) -> (Finding, Option<Cbm>) {
+fn io_ways(cpu: &CpuIdentity, dev: Arc<dyn Tree>, resctrl: Option<&Resctrl>) -> (SurveyFinding, Option<Cbm>) {
     let known = generation(cpu);
-    let absent = |why: &str, remedy: Option<&str>| (finding(IO, State::Missing, why, remedy), None);
+    let absent = |why: &str, remedy: Option<&str>| (finding(IO, Support::Missing, why, remedy), None);
     match known.map(|g| g.io_ways) {
         None => return absent("this processor is in no row of our table", None),
-        Some(IoWays::Absent) if known.is_some_and(|g| g.io_alloc) => {
+        Some(IoWaysRegister::Absent) if known.is_some_and(|g| g.io_alloc) => {
             let has = resctrl.is_some_and(|r| matches!(r.io_alloc(), Ok(IoAlloc::Disabled | IoAlloc::Enabled(_))));
             let remedy = if has {
                 "the kernel's io_alloc sets them here"
@@ -257,7 +259,7 @@ fn io_ways(cpu: &Cpu, dev: Arc<dyn Tree>, resctrl: Option<&Resctrl>) -> (Finding
             };
             return absent("no such register is known of this processor", Some(remedy));
         }
-        Some(IoWays::Absent) => return absent("no such register is known of this processor", None),
+        Some(IoWaysRegister::Absent) => return absent("no such register is known of this processor", None),
         Some(_) if cpu.has("hypervisor") => {
             return absent("the hypervisor keeps the register to itself", Some("run on the host"));
         }
@@ -284,16 +286,16 @@ fn io_ways(cpu: &Cpu, dev: Arc<dyn Tree>, resctrl: Option<&Resctrl>) -> (Finding
     );
     let (generation_name, source) = known.map_or(("this processor", ""), |g| (g.name, g.source));
     let finding = match known.map(|g| g.io_ways) {
-        Some(IoWays::Works) => finding(IO, State::Works, told, None),
-        Some(IoWays::NoEffect) => finding(
+        Some(IoWaysRegister::Works) => finding(IO, Support::Works, told, None),
+        Some(IoWaysRegister::NoEffect) => finding(
             IO,
-            State::Limited,
+            Support::Limited,
             format!("{told}; on {generation_name} a write reads back and changes nothing ({source})"),
             Some("wirespeedd leaves it alone and divides the other ways"),
         ),
         _ => finding(
             IO,
-            State::Limited,
+            Support::Limited,
             format!("{told}; whether a write has an effect on {generation_name} is not known ({source})"),
             Some("wirespeedd leaves it alone unless io.backend = \"register\", and measures the effect then"),
         ),
@@ -301,7 +303,7 @@ fn io_ways(cpu: &Cpu, dev: Arc<dyn Tree>, resctrl: Option<&Resctrl>) -> (Finding
     (finding, Some(ways))
 }
 
-fn counters(sys: &dyn Tree, proc: &dyn Tree) -> Finding {
+fn counters(sys: &dyn Tree, proc: &dyn Tree) -> SurveyFinding {
     let what = "perf counters";
     let paranoid = proc.read("sys/kernel/perf_event_paranoid").ok().map(|t| t.trim().to_string());
     match perf::offered(sys) {
@@ -311,23 +313,23 @@ fn counters(sys: &dyn Tree, proc: &dyn Tree) -> Finding {
             let uncore = kinds.keys().any(|k| k.starts_with("uncore_cha") || k.starts_with("amd_l3"));
             let paranoid = paranoid.map(|p| format!("; perf_event_paranoid {p}")).unwrap_or_default();
             if uncore {
-                finding(what, State::Works, format!("{detail}{paranoid}"), None)
+                finding(what, Support::Works, format!("{detail}{paranoid}"), None)
             } else {
                 let remedy = "DDIO misses and memory bandwidth need the uncore's units; without them the allocator sees packets, \
                               loss and busy time only";
                 finding(
                     what,
-                    State::Limited,
+                    Support::Limited,
                     format!("no uncore units of the LLC; there are {detail}{paranoid}"),
                     Some(remedy),
                 )
             }
         }
-        Err(why) => finding(what, State::Missing, why.to_string(), None),
+        Err(why) => finding(what, Support::Missing, why.to_string(), None),
     }
 }
 
-fn telemetry(root: &Path) -> Finding {
+fn telemetry(root: &Path) -> SurveyFinding {
     let what = "DPDK telemetry";
     let mut found: Vec<PathBuf> = Vec::new();
     for run in ["var/run/dpdk", "run/dpdk"] {
@@ -343,10 +345,10 @@ fn telemetry(root: &Path) -> Finding {
     let listed = found.iter().map(|p| p.display().to_string()).collect::<Vec<_>>().join(", ");
     match found.iter().find_map(|p| crate::Telemetry::connect(p).ok()) {
         Some(mut telemetry) => match telemetry.cores() {
-            Ok(cores) if !cores.is_empty() => finding(what, State::Works, listed, None),
+            Ok(cores) if !cores.is_empty() => finding(what, Support::Works, listed, None),
             _ => finding(
                 what,
-                State::Limited,
+                Support::Limited,
                 format!("{listed}: packets and loss, but not how busy its cores are (/eal/lcore/usage)"),
                 Some(
                     "wirespeedd's allocator cannot decide without busy time: DPDK 23.03 or later, and a program that records its \
@@ -356,54 +358,62 @@ fn telemetry(root: &Path) -> Finding {
         },
         None if found.is_empty() => finding(
             what,
-            State::Missing,
+            Support::Missing,
             "no DPDK program offers a socket",
             Some("start one without --no-telemetry, as the same user, and not with --in-memory"),
         ),
         None => finding(
             what,
-            State::Limited,
+            Support::Limited,
             format!("{listed}: nobody answers"),
             Some("the program has ended: start it again"),
         ),
     }
 }
 
-fn pcm(root: &Path) -> Finding {
+fn pcm(root: &Path) -> SurveyFinding {
     let what = "Intel PCM sensor server";
     let missing = |why: &str| {
-        finding(what, State::Missing, why, Some("pcm-sensor-server, if DDIO and DRAM counters are wanted without perf"))
+        finding(
+            what,
+            Support::Missing,
+            why,
+            Some("pcm-sensor-server, if DDIO and DRAM counters are wanted without perf"),
+        )
     };
     if root != Path::new("/") {
         return missing("not asked: the root is not this machine's");
     }
-    match json::Server::new(PCM_URL).and_then(|s| s.read()) {
-        Ok(_) => finding(what, State::Works, PCM_URL, None),
+    match json::JsonServer::new(PCM_URL).and_then(|s| s.read()) {
+        Ok(_) => finding(what, Support::Works, PCM_URL, None),
         Err(_) => missing("nobody answers at http://127.0.0.1:9738/"),
     }
 }
 
-fn scheduler(proc: &dyn Tree) -> Finding {
+fn scheduler(proc: &dyn Tree) -> SurveyFinding {
     let what = "scheduler statistics";
     match proc.read("self/schedstat") {
-        Ok(_) => finding(what, State::Works, "/proc/PID/schedstat counts CPU time by thread", None),
-        Err(_) => {
-            finding(what, State::Missing, "/proc/self/schedstat is not there", Some("a kernel with CONFIG_SCHED_INFO"))
-        }
+        Ok(_) => finding(what, Support::Works, "/proc/PID/schedstat counts CPU time by thread", None),
+        Err(_) => finding(
+            what,
+            Support::Missing,
+            "/proc/self/schedstat is not there",
+            Some("a kernel with CONFIG_SCHED_INFO"),
+        ),
     }
 }
 
-fn huge_pages(proc: &dyn Tree) -> Finding {
+fn huge_pages(proc: &dyn Tree) -> SurveyFinding {
     let what = "huge pages";
     let text = proc.read("meminfo").unwrap_or_default();
     let of = |key: &str| text.lines().find_map(|l| l.strip_prefix(key)?.trim().split(' ').next()?.parse::<u64>().ok());
     match (of("HugePages_Total:"), of("HugePages_Free:"), of("Hugepagesize:")) {
         (Some(total), Some(free), Some(kib)) if total > 0 => {
-            finding(what, State::Works, format!("{free} of {total} free, {kib} KiB each"), None)
+            finding(what, Support::Works, format!("{free} of {total} free, {kib} KiB each"), None)
         }
         _ => finding(
             what,
-            State::Limited,
+            Support::Limited,
             "none reserved",
             Some("echo 1024 > /proc/sys/vm/nr_hugepages, or run DPDK with --no-huge and more TLB misses"),
         ),

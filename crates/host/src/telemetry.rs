@@ -24,7 +24,7 @@ pub struct Telemetry {
 
 /// Running totals of a port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Port {
+pub struct PortTotals {
     /// Packets received.
     pub received: u64,
     /// Bytes received.
@@ -106,10 +106,10 @@ impl Telemetry {
     ///
     /// # Errors
     /// As [`Telemetry::ask`]; a total that is not there.
-    pub fn port(&mut self, port: u64) -> Result<Port, HostError> {
+    pub fn port(&mut self, port: u64) -> Result<PortTotals, HostError> {
         let stats = self.ask(&format!("/ethdev/stats,{port}"))?;
         let total = |key: &str| number(&stats, key, &self.name());
-        Ok(Port {
+        Ok(PortTotals {
             received: total("ipackets")?,
             received_bytes: total("ibytes")?,
             sent: total("opackets")?,

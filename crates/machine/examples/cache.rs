@@ -5,7 +5,7 @@
 //! 5 million with a Zipf-like popularity are made up. Each is run fifteen times, and the best is printed.
 
 use clock::cpu_seconds;
-use machine::cache::{Chain, LevelSpec, Origin, Trace, Vectors, simulate_sample, simulate_with};
+use machine::cache::{CacheChain, CacheTrace, LevelSpec, Origin, Vectors, simulate_sample, simulate_with};
 use units::Line;
 
 mod clock;
@@ -28,8 +28,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let is_write: Vec<bool> = addresses.iter().map(|a| a / 64 % 10 < 3).collect();
         println!("{name}: {} accesses", addresses.len());
         for vectors in Vectors::all() {
-            let loads = Trace { addresses, ..Trace::default() };
-            let mixed = Trace { addresses, is_write: Some(&is_write), ..Trace::default() };
+            let loads = CacheTrace { addresses, ..CacheTrace::default() };
+            let mixed = CacheTrace { addresses, is_write: Some(&is_write), ..CacheTrace::default() };
             for (what, trace) in [("loads", loads), ("30 % stores", mixed)] {
                 let (took, counts) = best(|| simulate_with(&levels, &trace, 0, vectors))?;
                 let by_level: Vec<String> = counts
@@ -41,12 +41,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             }
         }
         let (took, _) = best(|| {
-            let mut chain = Chain::new(&levels, 0, "levels")?;
+            let mut chain = CacheChain::new(&levels, 0, "levels")?;
             addresses.iter().for_each(|a| chain.load(Line(a / 64), Origin::default()));
             Ok(chain.counts().clone())
         })?;
         println!("  general chain, loads: {:.1} M/s", n / took / 1e6);
-        let loads = Trace { addresses, ..Trace::default() };
+        let loads = CacheTrace { addresses, ..CacheTrace::default() };
         let (took, (sampled, groups)) = best(|| simulate_sample(&levels, &loads, 8, 1))?;
         println!("  8 of {groups} groups of sets: {:.1} M/s", n / took / 1e6);
         for (level, s) in sampled.iter().enumerate() {

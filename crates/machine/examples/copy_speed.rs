@@ -6,7 +6,7 @@
 //! anywhere, so that every second one misses L2 too: the worst case.
 
 use clock::cpu_seconds;
-use machine::copy_table::{CopyCosts, CopyLevel, CopyMethod, CopyRequest, CopySystemSpec, Words};
+use machine::copy_table::{CopyCosts, CopyLevel, CopyLoopCost, CopyMethod, CopyRequest, CopySystemSpec};
 use probe::Access;
 use units::{CoreId, Ps};
 
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// Accesses go anywhere where a random number has none of the bits of `mask`.
 fn run(name: &str, mask: u64, millions: u64) -> Result<(), Box<dyn std::error::Error>> {
     let mut level = CopyLevel::new(&CopySystemSpec::default(), &CopyCosts::default())?;
-    let table = CopyMethod::Table(Words::default());
+    let table = CopyMethod::Table(CopyLoopCost::default());
     let (mut state, mut now, mut accesses) = (1u64, Ps::ZERO, 0u64);
     let begun = cpu_seconds();
     while accesses < millions * 1_000_000 {

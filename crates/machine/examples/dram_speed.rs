@@ -9,7 +9,7 @@ use machine::dram::hmc::{self, CubeSpec};
 use machine::dram::map::AddressMap;
 use machine::dram::policy::ControllerSpec;
 use machine::dram::presets;
-use machine::dram::simulate::{Arrivals, Isa, Record, Trace, simulate_with};
+use machine::dram::simulate::{DramRecordOptions, DramTrace, Isa, RequestArrivals, simulate_with};
 
 mod clock;
 #[path = "../tests/suite/traces/mod.rs"]
@@ -47,13 +47,15 @@ fn main() {
         let map = AddressMap::ordered(&standard, order).expect("a map in order fits every standard");
         for (trace, made) in &made {
             let addresses: Vec<u64> = made.addresses.iter().map(|a| a % standard.capacity()).collect();
-            for (offered, arrivals) in [("saturated", Arrivals::Saturated), ("every 20", Arrivals::Every(20))] {
+            for (offered, arrivals) in
+                [("saturated", RequestArrivals::Saturated), ("every 20", RequestArrivals::Every(20))]
+            {
                 for isa in [Isa::Portable, Isa::Avx2, Isa::Avx512] {
                     let row = format!("{trace} {offered} {isa:?}");
                     if isa as u8 > Isa::best() as u8 || !only.iter().all(|part| row.contains(&part[1..])) {
                         continue;
                     }
-                    let trace_in = Trace { addresses: &addresses, writes: &made.writes, arrivals };
+                    let trace_in = DramTrace { addresses: &addresses, writes: &made.writes, arrivals };
                     let mut best = f64::INFINITY;
                     let mut report = None;
                     for _ in 0..5 {
@@ -64,7 +66,7 @@ fn main() {
                             &map,
                             &ControllerSpec::default(),
                             &trace_in,
-                            Record::default(),
+                            DramRecordOptions::default(),
                         )
                         .expect("presets and traces agree");
                         best = best.min(cpu_seconds() - start);
@@ -94,8 +96,8 @@ fn main() {
 fn cube(name: &str, made: &traces::Trace) {
     let spec = CubeSpec::default();
     let map = AddressMap::ordered(&spec.vaults, "row column bank channel").expect("a map in order fits every standard");
-    for (offered, arrivals) in [("saturated", Arrivals::Saturated), ("every 20", Arrivals::Every(20))] {
-        let trace = Trace { addresses: &made.addresses, writes: &made.writes, arrivals };
+    for (offered, arrivals) in [("saturated", RequestArrivals::Saturated), ("every 20", RequestArrivals::Every(20))] {
+        let trace = DramTrace { addresses: &made.addresses, writes: &made.writes, arrivals };
         let mut best = f64::INFINITY;
         let mut outcome = None;
         for _ in 0..5 {

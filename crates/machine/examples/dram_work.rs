@@ -6,7 +6,7 @@
 use machine::dram::hmc::{self, CubeSpec};
 use machine::dram::map::AddressMap;
 use machine::dram::policy::{BatchBy, ControllerSpec, Order, Page, Refresh, Writes};
-use machine::dram::simulate::{Arrivals, Isa, Record, Trace, simulate_with};
+use machine::dram::simulate::{DramRecordOptions, DramTrace, Isa, RequestArrivals, simulate_with};
 use machine::dram::{Commanded, ControllerSetting, DramSpec, presets};
 use units::{Line, Ps, Span};
 
@@ -71,9 +71,9 @@ fn one(kind: &str, addresses: &[u64], writes: &[bool]) -> String {
     let standard = presets::preset(name).expect("a preset");
     let order = if standard.channels > 1 { "row bank group rank column channel" } else { "row rank bank group column" };
     let map = AddressMap::ordered(&standard, order).expect("a map in order fits every standard");
-    let trace = Trace { addresses, writes, arrivals: Arrivals::Saturated };
+    let trace = DramTrace { addresses, writes, arrivals: RequestArrivals::Saturated };
     let isa = if Isa::best() == Isa::Portable { Isa::Portable } else { Isa::Avx2 };
-    let outcome = simulate_with(isa, &standard, &map, &controller(kind), &trace, Record::default())
+    let outcome = simulate_with(isa, &standard, &map, &controller(kind), &trace, DramRecordOptions::default())
         .expect("presets and traces agree");
     let r = outcome.report;
     format!(
@@ -110,7 +110,7 @@ fn behind_llc(addresses: &[u64], writes: &[bool]) -> String {
 fn cube(addresses: &[u64], writes: &[bool]) -> String {
     let spec = CubeSpec::default();
     let map = AddressMap::ordered(&spec.vaults, "row column bank channel").expect("a map in order fits every standard");
-    let trace = Trace { addresses, writes, arrivals: Arrivals::Saturated };
+    let trace = DramTrace { addresses, writes, arrivals: RequestArrivals::Saturated };
     let outcome = hmc::simulate(&spec, &map, &trace).expect("presets and traces agree");
     format!("completions {:016x}", digest(outcome.completions.iter().map(|at| at.0).collect()))
 }

@@ -57,7 +57,7 @@ pub trait Memory {
         Translation::Free
     }
     /// Looks into the private caches of the request's core, in that core's program order.
-    fn lookup(&mut self, request: &Request) -> Lookup;
+    fn lookup(&mut self, request: &Request) -> PrivateLookup;
     /// Whether `core` uses a line again that its L1 has used last of its set: a hit that changes
     /// nothing, counted like any other. A short cut past [`Memory::lookup`]; `false` says nothing.
     #[inline]
@@ -79,14 +79,14 @@ pub trait Memory {
     }
     /// What `core`'s prefetcher asks for next, and what its private caches said; [`None`] when there are no more. [`Memory::fetch`] must follow.
     #[inline]
-    fn next_prefetch(&mut self, core: CoreId) -> Option<(Request, Lookup)> {
+    fn next_prefetch(&mut self, core: CoreId) -> Option<(Request, PrivateLookup)> {
         let _ = core;
         None
     }
     /// Delivers what left the private caches on a hit, at the simulation's present.
-    fn settle(&mut self, lookup: &Lookup, request: &Request, now: Ps);
+    fn settle(&mut self, lookup: &PrivateLookup, request: &Request, now: Ps);
     /// The shared part of a request whose lookup did not hit; in order of `now` over all requesters.
-    fn fetch(&mut self, request: &Request, lookup: &Lookup, now: Ps) -> Reply;
+    fn fetch(&mut self, request: &Request, lookup: &PrivateLookup, now: Ps) -> Reply;
     /// Whether a copy engine takes the copy of what `src` reads to what `dst` writes, each within a line; or else
     /// it is made by loads and stores.
     #[inline]
@@ -121,7 +121,7 @@ pub trait Memory {
 
 /// What a core's private caches said.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Lookup {
+pub struct PrivateLookup {
     /// [`Served::L1`] or [`Served::L2`] for a hit; [`None`] means [`Memory::fetch`] must follow.
     pub hit: Option<Served>,
     /// The line is there and only has to be taken from other cores.
@@ -132,7 +132,7 @@ pub struct Lookup {
     pub prefetches: bool,
 }
 
-impl Lookup {
+impl PrivateLookup {
     /// Whether [`Memory::settle`] has something to do.
     #[inline]
     pub fn has_victims(&self) -> bool {

@@ -38,4 +38,4 @@ pub mod stacked;
 
 pub use divisor::Divisor;
 pub use error::MachineError;
-pub use level::{Lookup, Memory, Reply, Response, Served};
+pub use level::{Memory, PrivateLookup, Reply, Response, Served};

@@ -34,7 +34,7 @@ use crate::{Floors, Partition, PolicyError};
 
 /// What limits the program, as far as is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum State {
+pub enum Bottleneck {
     /// Both miss rates are low.
     NoBottleneck,
     /// Device writes miss, and a way more for them is being tried or pays.
@@ -45,14 +45,14 @@ pub enum State {
     Balance,
 }
 
-impl State {
+impl Bottleneck {
     /// The name in tables.
     pub const fn name(self) -> &'static str {
         match self {
-            State::NoBottleneck => "no bottleneck",
-            State::DdioBottleneck => "DDIO bottleneck",
-            State::CoreBottleneck => "core bottleneck",
-            State::Balance => "balance",
+            Bottleneck::NoBottleneck => "no bottleneck",
+            Bottleneck::DdioBottleneck => "DDIO bottleneck",
+            Bottleneck::CoreBottleneck => "core bottleneck",
+            Bottleneck::Balance => "balance",
         }
     }
 }
@@ -76,18 +76,18 @@ pub struct Transition {
     /// The number in the paper's figure 12; [`None`] for what it leaves out.
     pub number: Option<u8>,
     /// The state that is left.
-    pub from: State,
+    pub from: Bottleneck,
     /// Why.
     pub cause: Cause,
     /// The state that is entered.
-    pub to: State,
+    pub to: Bottleneck,
 }
 
 /// The table of states.
 pub const TRANSITIONS: [Transition; 9] = {
+    use Bottleneck::*;
     use Cause::*;
-    use State::*;
-    const fn row(number: u8, from: State, cause: Cause, to: State) -> Transition {
+    const fn row(number: u8, from: Bottleneck, cause: Cause, to: Bottleneck) -> Transition {
         Transition { number: if number == 0 { None } else { Some(number) }, from, cause, to }
     }
     [
@@ -189,9 +189,9 @@ impl AllocatorSpec {
 #[derive(Clone, Debug)]
 pub struct Allocator {
     spec: AllocatorSpec,
-    state: State,
+    state: Bottleneck,
     partition: Partition,
-    phase: Phase,
+    phase: AllocatorPhase,
     /// The settings in force are those wanted since then.
     since: Option<Ps>,
     /// The end of the interval that was last judged.
@@ -220,7 +220,7 @@ const MOST_DOUBLING: u32 = 32;
 const LACKING: u32 = 3;
 
 #[derive(Clone, Debug)]
-enum Phase {
+enum AllocatorPhase {
     /// Averages at rest, before a step.
     Measure(Mean),
     /// Averages after a step that came from `from`; `before` is what it is compared with.
@@ -295,9 +295,9 @@ impl Allocator {
         Ok(Allocator {
             retry: spec.retry,
             spec,
-            state: State::NoBottleneck,
+            state: Bottleneck::NoBottleneck,
             partition,
-            phase: Phase::Measure(Mean::default()),
+            phase: AllocatorPhase::Measure(Mean::default()),
             since: None,
             judged: None,
             blocked: [false; 2],
@@ -309,7 +309,7 @@ impl Allocator {
     }
 
     /// What limits the program, as far as is known.
-    pub fn state(&self) -> State {
+    pub fn state(&self) -> Bottleneck {
         self.state
     }
 
@@ -320,7 +320,7 @@ impl Allocator {
 
     /// Whether nothing is being tried.
     pub fn is_at_rest(&self) -> bool {
-        matches!(self.phase, Phase::Rest { .. })
+        matches!(self.phase, AllocatorPhase::Rest { .. })
     }
 
     /// The latest transitions, oldest first.
@@ -414,7 +414,7 @@ impl Allocator {
             return None;
         };
         // The figure has no way from one bottleneck to the other but through balance.
-        let elsewhere = if up { State::CoreBottleneck } else { State::DdioBottleneck };
+        let elsewhere = if up { Bottleneck::CoreBottleneck } else { Bottleneck::DdioBottleneck };
         if self.state == elsewhere {
             self.go(Cause::StepInVain);
         }
@@ -425,10 +425,10 @@ impl Allocator {
     /// Takes up rest with what was seen there.
     fn rest(&mut self, traffic: Mean) {
         self.memory[size_class(traffic.bytes)] = Some(self.partition);
-        if matches!(self.state, State::DdioBottleneck | State::CoreBottleneck) {
+        if matches!(self.state, Bottleneck::DdioBottleneck | Bottleneck::CoreBottleneck) {
             self.go(Cause::StepInVain);
         }
-        self.phase = Phase::Rest { traffic, quiet: 0, odd: 0 };
+        self.phase = AllocatorPhase::Rest { traffic, quiet: 0, odd: 0 };
     }
 
     /// Begins to look again: traffic has changed to packets of `bytes` bytes.
@@ -438,7 +438,7 @@ impl Allocator {
         if let Some(known) = self.memory[size_class(bytes)] {
             self.set(known);
         }
-        self.phase = Phase::Measure(Mean::default());
+        self.phase = AllocatorPhase::Measure(Mean::default());
     }
 
     fn set(&mut self, partition: Partition) {
@@ -449,20 +449,20 @@ impl Allocator {
     }
 
     fn judge(&mut self, s: &Sight) {
-        match std::mem::replace(&mut self.phase, Phase::Measure(Mean::default())) {
-            Phase::Measure(mut mean) => {
+        match std::mem::replace(&mut self.phase, AllocatorPhase::Measure(Mean::default())) {
+            AllocatorPhase::Measure(mut mean) => {
                 if mean.n > 0 && apart(s.bytes, mean.bytes) > self.spec.size_change {
                     self.arm(s.bytes);
                     return;
                 }
                 mean.add(s);
                 if mean.n < self.spec.samples {
-                    self.phase = Phase::Measure(mean);
+                    self.phase = AllocatorPhase::Measure(mean);
                     return;
                 }
                 self.step(mean);
             }
-            Phase::Try { from, up, before, mut after } => {
+            AllocatorPhase::Try { from, up, before, mut after } => {
                 if apart(s.bytes, before.bytes) > self.spec.size_change {
                     self.set(from);
                     self.arm(s.bytes);
@@ -473,7 +473,7 @@ impl Allocator {
                 let scatter = before.error().hypot(after.error());
                 let is_open = gain.abs() < scatter && after.n < self.spec.most_samples;
                 if after.n < self.spec.samples || is_open {
-                    self.phase = Phase::Try { from, up, before, after };
+                    self.phase = AllocatorPhase::Try { from, up, before, after };
                 } else if gain > 0.0 {
                     // What was found on the way is not tried again.
                     self.blocked[usize::from(up)] = true;
@@ -486,7 +486,7 @@ impl Allocator {
                     self.step(before);
                 }
             }
-            Phase::Rest { mut traffic, quiet, odd } => {
+            AllocatorPhase::Rest { mut traffic, quiet, odd } => {
                 let changed = apart(s.bytes, traffic.bytes) > self.spec.size_change
                     || apart(s.bandwidth, traffic.bandwidth) > self.spec.bandwidth_change
                     || differs(s.io_miss, traffic.io_miss, self.spec.miss_change)
@@ -505,9 +505,9 @@ impl Allocator {
                 if quiet >= self.retry {
                     self.retry = (self.retry * 2).min(self.spec.retry.saturating_mul(MOST_DOUBLING));
                     self.blocked = [false; 2];
-                    self.phase = Phase::Measure(Mean::default());
+                    self.phase = AllocatorPhase::Measure(Mean::default());
                 } else {
-                    self.phase = Phase::Rest { traffic, quiet, odd };
+                    self.phase = AllocatorPhase::Rest { traffic, quiet, odd };
                 }
             }
         }
@@ -517,7 +517,7 @@ impl Allocator {
     fn step(&mut self, mean: Mean) {
         match self.direction(&mean).and_then(|up| Some((up, self.next(up)?))) {
             Some((up, to)) => {
-                self.phase = Phase::Try { from: self.partition, up, before: mean, after: Mean::default() };
+                self.phase = AllocatorPhase::Try { from: self.partition, up, before: mean, after: Mean::default() };
                 self.set(to);
             }
             None => self.rest(mean),
@@ -624,15 +624,15 @@ mod tests {
     fn a_miss_rate_that_is_missing_is_unknown_and_not_low() {
         let (low, high) = (Some(0.01), Some(0.4));
         let both_low = after(20, [low, low], Some(0.9));
-        assert_eq!((both_low.0.state(), both_low.1), (State::NoBottleneck, None));
+        assert_eq!((both_low.0.state(), both_low.1), (Bottleneck::NoBottleneck, None));
         for (rates, lack) in
             [([None, None], Lack::MissRates), ([None, low], Lack::DeviceMisses), ([low, None], Lack::CoreMisses)]
         {
             let mut allocator = Allocator::new(AllocatorSpec::default()).unwrap();
-            allocator.state = State::Balance;
+            allocator.state = Bottleneck::Balance;
             run(&mut allocator, 0..20, rates, Some(0.9));
             assert_eq!(allocator.lacks(), Some(lack), "{rates:?}");
-            assert_ne!(allocator.state(), State::NoBottleneck, "{rates:?}: who does not know does not say so");
+            assert_ne!(allocator.state(), Bottleneck::NoBottleneck, "{rates:?}: who does not know does not say so");
             // A counter that comes is something new.
             run(&mut allocator, 20..60, [high, high], Some(0.9));
             assert_eq!(allocator.lacks(), None, "{rates:?}");
@@ -640,7 +640,7 @@ mod tests {
         }
         // One side that is known is judged.
         let (allocator, lacks) = after(4, [high, None], Some(0.9));
-        assert_eq!((allocator.state(), allocator.partition().io(), lacks), (State::DdioBottleneck, 3, None));
+        assert_eq!((allocator.state(), allocator.partition().io(), lacks), (Bottleneck::DdioBottleneck, 3, None));
     }
 
     #[test]

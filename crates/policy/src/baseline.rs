@@ -7,19 +7,19 @@ use crate::{Floors, Partition};
 
 /// The settings of a server that nobody has set: two ways for devices at the top, all ways for everyone.
 #[derive(Clone, Debug)]
-pub struct Shared {
+pub struct SharedWays {
     floors: Floors,
     io: u32,
 }
 
-impl Shared {
+impl SharedWays {
     /// Device writes in `io` ways that cores fill too.
-    pub fn new(floors: Floors, io: u32) -> Shared {
-        Shared { floors, io }
+    pub fn new(floors: Floors, io: u32) -> SharedWays {
+        SharedWays { floors, io }
     }
 }
 
-impl Policy for Shared {
+impl Policy for SharedWays {
     fn decide(&mut self, seen: &Observation) -> Option<Allocation> {
         let all = Cbm::low(self.floors.ways);
         let io = Cbm::span(self.floors.ways.saturating_sub(self.io), self.io);
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_server_that_nobody_has_set_shares_all_ways() {
-        let mut shared = Shared::new(Floors::default(), 2);
+        let mut shared = SharedWays::new(Floors::default(), 2);
         let mut seen = Observation {
             in_force: Allocation { io_ways: Some(Cbm(1)), ..Allocation::default() },
             ..Observation::default()

@@ -18,8 +18,8 @@ mod meter;
 mod partition;
 mod steering;
 
-pub use allocator::{Allocator, AllocatorSpec, Cause, State, TRANSITIONS, Transition};
+pub use allocator::{Allocator, AllocatorSpec, Bottleneck, Cause, TRANSITIONS, Transition};
 pub use error::PolicyError;
 pub use meter::{Meter, Total};
-pub use partition::{Floors, Partition, Plan};
-pub use steering::{Outcome, Steering};
+pub use partition::{Floors, Partition, PartitionMasks};
+pub use steering::{Steering, StepOutcome};

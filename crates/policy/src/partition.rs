@@ -78,9 +78,9 @@ impl Partition {
     }
 
     /// Devices at the top, others at the bottom, cores in between: disjoint, and each one run.
-    pub fn plan(self, floors: &Floors) -> Plan {
+    pub fn plan(self, floors: &Floors) -> PartitionMasks {
         let core = floors.ways - floors.others - self.io;
-        Plan {
+        PartitionMasks {
             io: Cbm::span(floors.ways - self.io, self.io),
             core: Cbm::span(floors.others, core),
             others: if floors.others > 0 { Cbm::low(floors.others) } else { Cbm::low(core) },
@@ -90,7 +90,7 @@ impl Partition {
 
 /// The masks of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct PartitionMasks {
     /// Of device writes.
     pub io: Cbm,
     /// Of packet cores.
@@ -99,7 +99,7 @@ pub struct Plan {
     pub others: Cbm,
 }
 
-impl Plan {
+impl PartitionMasks {
     /// As settings.
     pub fn allocation(&self, floors: &Floors) -> Allocation {
         let of = |classes: &[u8], mask: Cbm| classes.iter().map(move |c| (Clos(*c), mask)).collect::<Vec<_>>();

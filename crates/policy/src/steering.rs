@@ -4,7 +4,7 @@ use control::{Actuator, Allocation, Observation, Policy};
 
 /// What came of one interval.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Outcome<E> {
+pub enum StepOutcome<E> {
     /// Nothing was to be changed.
     Held(Observation),
     /// Settings were applied.
@@ -15,12 +15,12 @@ pub enum Outcome<E> {
     Blind(E),
 }
 
-impl<E> Outcome<E> {
+impl<E> StepOutcome<E> {
     /// What was seen.
     pub fn seen(&self) -> Option<&Observation> {
         match self {
-            Outcome::Held(seen) | Outcome::Applied(seen, _) | Outcome::Refused(seen, ..) => Some(seen),
-            Outcome::Blind(_) => None,
+            StepOutcome::Held(seen) | StepOutcome::Applied(seen, _) | StepOutcome::Refused(seen, ..) => Some(seen),
+            StepOutcome::Blind(_) => None,
         }
     }
 }
@@ -40,7 +40,7 @@ impl<P: Policy> Steering<P> {
         Steering { policy, dry_run: false }
     }
 
-    /// A loop that only says what it would apply: every outcome is [`Outcome::Applied`] or held, the machine stays as it
+    /// A loop that only says what it would apply: every outcome is [`StepOutcome::Applied`] or held, the machine stays as it
     /// is.
     pub fn dry_run(policy: P) -> Steering<P> {
         Steering { policy, dry_run: true }
@@ -52,17 +52,17 @@ impl<P: Policy> Steering<P> {
     }
 
     /// One interval. An error needs no word to the policy: the next observation says what is in force.
-    pub fn step<A: Actuator>(&mut self, machine: &mut A) -> Outcome<A::Error> {
+    pub fn step<A: Actuator>(&mut self, machine: &mut A) -> StepOutcome<A::Error> {
         let seen = match machine.observe() {
             Ok(seen) => seen,
-            Err(error) => return Outcome::Blind(error),
+            Err(error) => return StepOutcome::Blind(error),
         };
         match self.policy.decide(&seen) {
-            None => Outcome::Held(seen),
-            Some(allocation) if self.dry_run => Outcome::Applied(seen, allocation),
+            None => StepOutcome::Held(seen),
+            Some(allocation) if self.dry_run => StepOutcome::Applied(seen, allocation),
             Some(allocation) => match machine.apply(&allocation) {
-                Ok(()) => Outcome::Applied(seen, allocation),
-                Err(error) => Outcome::Refused(seen, allocation, error),
+                Ok(()) => StepOutcome::Applied(seen, allocation),
+                Err(error) => StepOutcome::Refused(seen, allocation, error),
             },
         }
     }
@@ -108,15 +108,15 @@ mod tests {
     fn a_step_observes_decides_and_applies_and_says_what_failed() {
         let mut machine = Machine { io_ways: Cbm(1), blind: true, refuses: true };
         let mut steering = Steering::new(Wants(Cbm(3)));
-        assert_eq!(steering.step(&mut machine), Outcome::Blind("no counters"));
+        assert_eq!(steering.step(&mut machine), StepOutcome::Blind("no counters"));
         machine.blind = false;
-        assert!(matches!(steering.step(&mut machine), Outcome::Refused(_, _, "busy")));
+        assert!(matches!(steering.step(&mut machine), StepOutcome::Refused(_, _, "busy")));
         machine.refuses = false;
-        assert!(matches!(Steering::dry_run(Wants(Cbm(3))).step(&mut machine), Outcome::Applied(..)));
+        assert!(matches!(Steering::dry_run(Wants(Cbm(3))).step(&mut machine), StepOutcome::Applied(..)));
         assert_eq!(machine.io_ways, Cbm(1), "a dry run changes nothing");
-        assert!(matches!(steering.step(&mut machine), Outcome::Applied(..)));
+        assert!(matches!(steering.step(&mut machine), StepOutcome::Applied(..)));
         assert_eq!(machine.io_ways, Cbm(3));
         assert!(steering.step(&mut machine).seen().is_some());
-        assert!(matches!(steering.step(&mut machine), Outcome::Held(_)));
+        assert!(matches!(steering.step(&mut machine), StepOutcome::Held(_)));
     }
 }

@@ -16,9 +16,9 @@ mod script;
 pub use copy::CopyLoop;
 pub use event::{Access, Ref, RegionId, RegionSpec, Sharing};
 pub use layout::{Layout, Placed, Request, Requests};
-pub use probes::{Count, Event, Null, Record, StackDistance};
-pub use rebase::{Behind, Pushes, Seen};
-pub use script::{Act, Script, Step};
+pub use probes::{Count, Null, ProbeEvent, Record, StackDistance};
+pub use rebase::{FunctionCounts, MemberOffsets, Pushes};
+pub use script::{Act, Script, ScriptStep};
 
 use units::{LockId, PacketId};
 
@@ -85,13 +85,13 @@ pub trait Probe {
 
     /// Has `member` push, numbered `by` so much behind; says what it pushed. A probe that keeps nothing is told what a
     /// recording has kept.
-    fn behind<M: Pushes>(&mut self, by: Behind, member: M) -> Seen
+    fn behind<M: Pushes>(&mut self, by: MemberOffsets, member: M) -> FunctionCounts
     where
         Self: Sized,
     {
         if !Self::LIVE {
             member.push(&mut Null);
-            return Seen::default();
+            return FunctionCounts::default();
         }
         let mut record = Record::new();
         let seen = record.behind(by, member);

@@ -2,7 +2,7 @@
 
 use units::{LINE_BYTES, LockId, PacketId};
 
-use crate::{Access, Behind, Probe, Pushes, Ref, RegionId, Seen};
+use crate::{Access, FunctionCounts, MemberOffsets, Probe, Pushes, Ref, RegionId};
 
 /// Sees nothing and costs nothing: the probe of the real data plane.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,9 +15,9 @@ impl Probe for Null {
     #[inline(always)]
     fn copy(&mut self, _: Ref, _: Ref) {}
     #[inline(always)]
-    fn behind<M: Pushes>(&mut self, _: Behind, member: M) -> Seen {
+    fn behind<M: Pushes>(&mut self, _: MemberOffsets, member: M) -> FunctionCounts {
         member.push(self);
-        Seen::default()
+        FunctionCounts::default()
     }
 }
 
@@ -59,7 +59,7 @@ impl Probe for Count {
 
 /// What a [`Record`] holds, in program order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum ProbeEvent {
     /// A memory reference.
     Touch(Ref),
     /// A copy of `dst.bytes` bytes.
@@ -104,12 +104,12 @@ struct Raw {
     region: u16,
     site: u16,
     bytes: u16,
-    kind: Kind,
+    kind: RecordTag,
     dep: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum RecordTag {
     Touch(Access),
     /// The next two entries are the source and the target of a copy.
     Copy,
@@ -128,16 +128,16 @@ impl Raw {
             region: r.region.0,
             site: r.site,
             bytes: r.bytes,
-            kind: Kind::Touch(r.access),
+            kind: RecordTag::Touch(r.access),
             dep: r.dep,
         }
     }
-    fn word(kind: Kind, site: u16, word: u64) -> Raw {
+    fn word(kind: RecordTag, site: u16, word: u64) -> Raw {
         Raw { word, region: 0, site, bytes: 0, kind, dep: 0 }
     }
     fn touched(&self) -> Option<Ref> {
         match self.kind {
-            Kind::Touch(access) => Some(self.reference_with(access)),
+            RecordTag::Touch(access) => Some(self.reference_with(access)),
             _ => None,
         }
     }
@@ -172,26 +172,26 @@ impl Record {
     /// The event at position `at` and the position of the next one; `None` at the end. Replay keeps
     /// a position across simulated waits, where an iterator would hold a borrow.
     #[inline]
-    pub fn event(&self, at: usize) -> Option<(Event, usize)> {
+    pub fn event(&self, at: usize) -> Option<(ProbeEvent, usize)> {
         let raw = self.raw.get(at)?;
         let event = match raw.kind {
-            Kind::Touch(access) => Event::Touch(raw.reference_with(access)),
-            Kind::Copy => {
+            RecordTag::Touch(access) => ProbeEvent::Touch(raw.reference_with(access)),
+            RecordTag::Copy => {
                 let [src, dst] = [self.raw.get(at + 1)?.touched()?, self.raw.get(at + 2)?.touched()?];
-                return Some((Event::Copy { src, dst }, at + 3));
+                return Some((ProbeEvent::Copy { src, dst }, at + 3));
             }
-            Kind::Work => Event::Work { site: raw.site, instructions: raw.word as u32 },
-            Kind::Latch => Event::Latch { site: raw.site },
-            Kind::Lock => Event::Lock(LockId(raw.word as u32)),
-            Kind::Unlock => Event::Unlock(LockId(raw.word as u32)),
-            Kind::Begin => Event::Begin(PacketId(raw.word)),
-            Kind::End => Event::End(PacketId(raw.word)),
+            RecordTag::Work => ProbeEvent::Work { site: raw.site, instructions: raw.word as u32 },
+            RecordTag::Latch => ProbeEvent::Latch { site: raw.site },
+            RecordTag::Lock => ProbeEvent::Lock(LockId(raw.word as u32)),
+            RecordTag::Unlock => ProbeEvent::Unlock(LockId(raw.word as u32)),
+            RecordTag::Begin => ProbeEvent::Begin(PacketId(raw.word)),
+            RecordTag::End => ProbeEvent::End(PacketId(raw.word)),
         };
         Some((event, at + 1))
     }
 
     /// All events in program order.
-    pub fn iter(&self) -> impl Iterator<Item = Event> + '_ {
+    pub fn iter(&self) -> impl Iterator<Item = ProbeEvent> + '_ {
         let mut at = 0;
         std::iter::from_fn(move || {
             let (event, next) = self.event(at)?;
@@ -204,14 +204,14 @@ impl Record {
     pub fn replay(&self, probe: &mut impl Probe) {
         for event in self.iter() {
             match event {
-                Event::Touch(r) => probe.touch(r),
-                Event::Copy { src, dst } => probe.copy(src, dst),
-                Event::Work { site, instructions } => probe.work(site, instructions),
-                Event::Latch { site } => probe.latch(site),
-                Event::Lock(lock) => probe.lock(lock),
-                Event::Unlock(lock) => probe.unlock(lock),
-                Event::Begin(packet) => probe.begin(packet),
-                Event::End(packet) => probe.end(packet),
+                ProbeEvent::Touch(r) => probe.touch(r),
+                ProbeEvent::Copy { src, dst } => probe.copy(src, dst),
+                ProbeEvent::Work { site, instructions } => probe.work(site, instructions),
+                ProbeEvent::Latch { site } => probe.latch(site),
+                ProbeEvent::Lock(lock) => probe.lock(lock),
+                ProbeEvent::Unlock(lock) => probe.unlock(lock),
+                ProbeEvent::Begin(packet) => probe.begin(packet),
+                ProbeEvent::End(packet) => probe.end(packet),
             }
         }
     }
@@ -224,54 +224,54 @@ impl Probe for Record {
     }
     #[inline]
     fn copy(&mut self, src: Ref, dst: Ref) {
-        self.raw.push(Raw::word(Kind::Copy, src.site, 0));
+        self.raw.push(Raw::word(RecordTag::Copy, src.site, 0));
         self.raw.push(Raw::reference(src));
         self.raw.push(Raw::reference(dst));
     }
     #[inline]
     fn work(&mut self, site: u16, instructions: u32) {
-        self.raw.push(Raw::word(Kind::Work, site, u64::from(instructions)));
+        self.raw.push(Raw::word(RecordTag::Work, site, u64::from(instructions)));
     }
     #[inline]
     fn latch(&mut self, site: u16) {
-        self.raw.push(Raw::word(Kind::Latch, site, 0));
+        self.raw.push(Raw::word(RecordTag::Latch, site, 0));
     }
     #[inline]
     fn lock(&mut self, lock: LockId) {
-        self.raw.push(Raw::word(Kind::Lock, 0, u64::from(lock.0)));
+        self.raw.push(Raw::word(RecordTag::Lock, 0, u64::from(lock.0)));
     }
     #[inline]
     fn unlock(&mut self, lock: LockId) {
-        self.raw.push(Raw::word(Kind::Unlock, 0, u64::from(lock.0)));
+        self.raw.push(Raw::word(RecordTag::Unlock, 0, u64::from(lock.0)));
     }
     #[inline]
     fn begin(&mut self, packet: PacketId) {
-        self.raw.push(Raw::word(Kind::Begin, 0, packet.0));
+        self.raw.push(Raw::word(RecordTag::Begin, 0, packet.0));
     }
     #[inline]
     fn end(&mut self, packet: PacketId) {
-        self.raw.push(Raw::word(Kind::End, 0, packet.0));
+        self.raw.push(Raw::word(RecordTag::End, 0, packet.0));
     }
-    fn behind<M: Pushes>(&mut self, by: Behind, member: M) -> Seen {
+    fn behind<M: Pushes>(&mut self, by: MemberOffsets, member: M) -> FunctionCounts {
         let from = self.raw.len();
         member.push(self);
-        let mut seen = Seen::default();
+        let mut seen = FunctionCounts::default();
         for raw in &mut self.raw[from..] {
             raw.site = raw.site.wrapping_add(by.sites);
             match raw.kind {
-                Kind::Touch(access) => {
+                RecordTag::Touch(access) => {
                     raw.region = by.region(RegionId(raw.region)).0;
                     seen.touch(access);
                 }
-                Kind::Work => seen.instructions += raw.word,
-                Kind::Lock | Kind::Unlock => raw.word = by.lock(LockId(raw.word as u32)).0.into(),
-                Kind::Copy | Kind::Latch | Kind::Begin | Kind::End => {}
+                RecordTag::Work => seen.instructions += raw.word,
+                RecordTag::Lock | RecordTag::Unlock => raw.word = by.lock(LockId(raw.word as u32)).0.into(),
+                RecordTag::Copy | RecordTag::Latch | RecordTag::Begin | RecordTag::End => {}
             }
         }
         // The two references behind a copy have been counted as such.
         let mut at = from;
         while let Some((event, next)) = self.event(at) {
-            if let Event::Copy { src, dst } = event {
+            if let ProbeEvent::Copy { src, dst } = event {
                 seen.references -= 2;
                 seen.copy(src, dst);
             }

@@ -9,7 +9,7 @@ use crate::{Access, CopyLoop, Probe, Ref, RegionId};
 
 /// By how much the numbers of a member stand behind its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Behind {
+pub struct MemberOffsets {
     /// Sites.
     pub sites: u16,
     /// Regions, but for those of the packet.
@@ -18,7 +18,7 @@ pub struct Behind {
     pub locks: u32,
 }
 
-impl Behind {
+impl MemberOffsets {
     /// A region's number.
     #[inline(always)]
     pub(crate) fn region(self, region: RegionId) -> RegionId {
@@ -51,7 +51,7 @@ pub trait Pushes {
     serde::Serialize,
     serde::Deserialize,
 )]
-pub struct Seen {
+pub struct FunctionCounts {
     /// References of all kinds but prefetches; a copy counts a load and a store for each line.
     pub references: u64,
     /// Prefetches.
@@ -60,7 +60,7 @@ pub struct Seen {
     pub instructions: u64,
 }
 
-impl Seen {
+impl FunctionCounts {
     #[inline(always)]
     pub(crate) fn touch(&mut self, access: Access) {
         match access {
@@ -79,9 +79,9 @@ mod tests {
     use units::PacketId;
 
     use super::*;
-    use crate::{Count, Event, Null, Record, Script};
+    use crate::{Count, Null, ProbeEvent, Record, Script};
 
-    const BEHIND: Behind = Behind { sites: 100, regions: 5, locks: 1 << 26 };
+    const BEHIND: MemberOffsets = MemberOffsets { sites: 100, regions: 5, locks: 1 << 26 };
 
     /// A member, with some of everything.
     struct Member;
@@ -101,10 +101,10 @@ mod tests {
         }
     }
 
-    const SEEN: Seen = Seen { references: 5, prefetches: 1, instructions: 42 };
+    const SEEN: FunctionCounts = FunctionCounts { references: 5, prefetches: 1, instructions: 42 };
 
     /// As a chain pushes what comes before, and the member.
-    fn pushed<P: Probe>(mut probe: P) -> (P, Seen) {
+    fn pushed<P: Probe>(mut probe: P) -> (P, FunctionCounts) {
         probe.begin(PacketId(1));
         probe.work(1, 9);
         probe.touch(Ref::load(RegionId::FIRST_TABLE, 0, 8, 1));
@@ -118,17 +118,17 @@ mod tests {
         let (record, seen) = pushed(Record::new());
         assert_eq!(seen, SEEN);
         let events: Vec<_> = record.iter().skip(5).collect();
-        assert_eq!(events[0], Event::Touch(Ref::load(RegionId::PACKET, 3, 4, 107)));
-        assert!(matches!(events[1], Event::Touch(r) if r.region == RegionId(21) && r.site == 108));
+        assert_eq!(events[0], ProbeEvent::Touch(Ref::load(RegionId::PACKET, 3, 4, 107)));
+        assert!(matches!(events[1], ProbeEvent::Touch(r) if r.region == RegionId(21) && r.site == 108));
         assert!(
-            matches!(events[2], Event::Copy { src, dst } if src.region == RegionId::PACKET && dst.region == RegionId(22))
+            matches!(events[2], ProbeEvent::Copy { src, dst } if src.region == RegionId::PACKET && dst.region == RegionId(22))
         );
-        assert_eq!(events[3], Event::Work { site: 111, instructions: 40 });
-        assert_eq!(events[4], Event::Lock(LockId((1 << 26) + 2)));
-        assert_eq!(events[5..7], [Event::Latch { site: 112 }, Event::Unlock(LockId((1 << 26) + 2))]);
+        assert_eq!(events[3], ProbeEvent::Work { site: 111, instructions: 40 });
+        assert_eq!(events[4], ProbeEvent::Lock(LockId((1 << 26) + 2)));
+        assert_eq!(events[5..7], [ProbeEvent::Latch { site: 112 }, ProbeEvent::Unlock(LockId((1 << 26) + 2))]);
         assert_eq!(
             record.event(2),
-            Some((Event::Touch(Ref::load(RegionId::FIRST_TABLE, 0, 8, 1)), 3)),
+            Some((ProbeEvent::Touch(Ref::load(RegionId::FIRST_TABLE, 0, 8, 1)), 3)),
             "what came before"
         );
     }
@@ -156,6 +156,6 @@ mod tests {
         record.replay(&mut count);
         assert_eq!((both.0, seen), (count, SEEN));
         assert!(both.1.iter().eq(record.iter()));
-        assert_eq!(pushed(Null).1, Seen::default());
+        assert_eq!(pushed(Null).1, FunctionCounts::default());
     }
 }

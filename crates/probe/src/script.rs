@@ -2,7 +2,7 @@
 
 use units::{LockId, PacketId};
 
-use crate::{Access, Behind, Probe, Pushes, Ref, RegionId, Seen};
+use crate::{Access, FunctionCounts, MemberOffsets, Probe, Pushes, Ref, RegionId};
 
 /// What a core replays: a recording without what cores do not look at.
 ///
@@ -10,7 +10,7 @@ use crate::{Access, Behind, Probe, Pushes, Ref, RegionId, Seen};
 /// takes half as many steps as [`crate::Record`] has events. A step takes 16 bytes, a copy 48.
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub struct Script {
-    steps: Vec<Step>,
+    steps: Vec<ScriptStep>,
     /// Instructions since the last step.
     carried: u64,
 }
@@ -41,18 +41,18 @@ pub enum Act {
 
 /// Some instructions and what comes after them.
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
-pub struct Step {
+pub struct ScriptStep {
     /// An offset, or a number, below 2^40, and above it the instructions before it.
     word: u64,
     region: u16,
     site: u16,
     bytes: u16,
-    kind: Kind,
+    kind: ScriptTag,
     dep: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-enum Kind {
+enum ScriptTag {
     Touch(Access),
     /// The next two steps are the source and the target of a copy.
     Copy,
@@ -68,7 +68,7 @@ const WORD_BITS: u32 = 40;
 const WORD: u64 = (1 << WORD_BITS) - 1;
 const MOST_INSTRUCTIONS: u64 = u64::MAX >> WORD_BITS;
 
-impl Step {
+impl ScriptStep {
     /// Instructions before it.
     #[inline(always)]
     pub fn instructions(&self) -> u32 {
@@ -79,7 +79,7 @@ impl Step {
     #[inline(always)]
     pub fn reference(&self) -> Option<Ref> {
         match self.kind {
-            Kind::Touch(access) => Some(self.touched(access)),
+            ScriptTag::Touch(access) => Some(self.touched(access)),
             _ => None,
         }
     }
@@ -89,7 +89,7 @@ impl Step {
     #[inline(always)]
     pub fn simple(&self) -> Option<(Access, RegionId, u64, u16, u8)> {
         match self.kind {
-            Kind::Touch(access @ (Access::Load | Access::Store | Access::Prefetch)) => {
+            ScriptTag::Touch(access @ (Access::Load | Access::Store | Access::Prefetch)) => {
                 Some((access, RegionId(self.region), self.word & WORD, self.bytes, self.dep))
             }
             _ => None,
@@ -98,7 +98,7 @@ impl Step {
 
     /// A reference of a member of a chain.
     #[inline(always)]
-    fn number(&mut self, by: Behind) {
+    fn number(&mut self, by: MemberOffsets) {
         (self.region, self.site) = (by.region(RegionId(self.region)).0, self.site + by.sites);
     }
 
@@ -130,24 +130,24 @@ impl Script {
     /// The step at position `at`; [`None`] at the end, which may come after [`Script::trailing`]
     /// instructions.
     #[inline(always)]
-    pub fn step(&self, at: usize) -> Option<&Step> {
+    pub fn step(&self, at: usize) -> Option<&ScriptStep> {
         self.steps.get(at)
     }
 
     /// What the step at position `at` asks for, and the position of the next step. The end asks for nothing.
     #[inline]
     pub fn act(&self, at: usize) -> (Act, usize) {
-        let reference = |at: usize| self.steps.get(at).and_then(Step::reference);
+        let reference = |at: usize| self.steps.get(at).and_then(ScriptStep::reference);
         let Some(step) = self.steps.get(at) else { return (Act::Nothing, at) };
         let word = step.word & WORD;
         let act = match step.kind {
-            Kind::Touch(access) => Act::Touch(step.touched(access)),
-            Kind::Begin => Act::Begin(PacketId(word)),
-            Kind::End => Act::End,
-            Kind::Lock => Act::Lock(LockId(word as u32)),
-            Kind::Unlock => Act::Unlock(LockId(word as u32)),
-            Kind::Nothing => Act::Nothing,
-            Kind::Copy => match (reference(at + 1), reference(at + 2)) {
+            ScriptTag::Touch(access) => Act::Touch(step.touched(access)),
+            ScriptTag::Begin => Act::Begin(PacketId(word)),
+            ScriptTag::End => Act::End,
+            ScriptTag::Lock => Act::Lock(LockId(word as u32)),
+            ScriptTag::Unlock => Act::Unlock(LockId(word as u32)),
+            ScriptTag::Nothing => Act::Nothing,
+            ScriptTag::Copy => match (reference(at + 1), reference(at + 2)) {
                 (Some(src), Some(dst)) => return (Act::Copy { src, dst }, at + 3),
                 _ => Act::Nothing,
             },
@@ -161,16 +161,16 @@ impl Script {
     }
 
     #[inline(always)]
-    fn push(&mut self, kind: Kind, word: u64) {
-        let step = Step { word: self.stamp(word), region: 0, site: 0, bytes: 0, kind, dep: 0 };
+    fn push(&mut self, kind: ScriptTag, word: u64) {
+        let step = ScriptStep { word: self.stamp(word), region: 0, site: 0, bytes: 0, kind, dep: 0 };
         self.steps.push(step);
     }
 
     #[inline(always)]
     fn push_reference(&mut self, r: Ref) {
         let word = self.stamp(r.offset);
-        let (region, kind) = (r.region.0, Kind::Touch(r.access));
-        self.steps.push(Step { word, region, site: r.site, bytes: r.bytes, kind, dep: r.dep });
+        let (region, kind) = (r.region.0, ScriptTag::Touch(r.access));
+        self.steps.push(ScriptStep { word, region, site: r.site, bytes: r.bytes, kind, dep: r.dep });
     }
 
     /// `word` with the instructions before it.
@@ -188,7 +188,7 @@ impl Probe for Script {
     }
     #[inline]
     fn copy(&mut self, src: Ref, dst: Ref) {
-        self.push(Kind::Copy, 0);
+        self.push(ScriptTag::Copy, 0);
         self.push_reference(src);
         self.push_reference(dst);
     }
@@ -198,48 +198,48 @@ impl Probe for Script {
         while self.carried > MOST_INSTRUCTIONS {
             let rest = self.carried - MOST_INSTRUCTIONS;
             self.carried = MOST_INSTRUCTIONS;
-            self.push(Kind::Nothing, 0);
+            self.push(ScriptTag::Nothing, 0);
             self.carried = rest;
         }
     }
     #[inline]
     fn lock(&mut self, lock: LockId) {
-        self.push(Kind::Lock, u64::from(lock.0));
+        self.push(ScriptTag::Lock, u64::from(lock.0));
     }
     #[inline]
     fn unlock(&mut self, lock: LockId) {
-        self.push(Kind::Unlock, u64::from(lock.0));
+        self.push(ScriptTag::Unlock, u64::from(lock.0));
     }
     #[inline]
     fn begin(&mut self, packet: PacketId) {
         // An end that another packet's work follows at once need not be told.
         match self.steps.last_mut() {
-            Some(last) if last.kind == Kind::End && self.carried == 0 => {
-                last.kind = Kind::Begin;
+            Some(last) if last.kind == ScriptTag::End && self.carried == 0 => {
+                last.kind = ScriptTag::Begin;
                 last.word = last.word & !WORD | packet.0 & WORD;
             }
-            _ => self.push(Kind::Begin, packet.0),
+            _ => self.push(ScriptTag::Begin, packet.0),
         }
     }
     #[inline]
     fn end(&mut self, _: PacketId) {
-        self.push(Kind::End, 0);
+        self.push(ScriptTag::End, 0);
     }
-    fn behind<M: Pushes>(&mut self, by: Behind, member: M) -> Seen {
+    fn behind<M: Pushes>(&mut self, by: MemberOffsets, member: M) -> FunctionCounts {
         let (from, carried) = (self.steps.len(), self.carried);
         member.push(self);
         // What was carried before is in the first step, or still carried.
-        let mut seen = Seen { instructions: self.carried.wrapping_sub(carried), ..Seen::default() };
+        let mut seen = FunctionCounts { instructions: self.carried.wrapping_sub(carried), ..FunctionCounts::default() };
         let mut at = from;
         while let Some(step) = self.steps.get_mut(at) {
             seen.instructions = seen.instructions.wrapping_add(step.instructions().into());
             at += 1;
             match step.kind {
-                Kind::Touch(access) => {
+                ScriptTag::Touch(access) => {
                     seen.touch(access);
                     step.number(by);
                 }
-                Kind::Copy => {
+                ScriptTag::Copy => {
                     let sides = self.steps.get_mut(at..at + 2).unwrap_or_default();
                     sides.iter_mut().for_each(|side| side.number(by));
                     if let [src, dst] = sides
@@ -249,10 +249,10 @@ impl Probe for Script {
                     }
                     at += 2;
                 }
-                Kind::Lock | Kind::Unlock => {
+                ScriptTag::Lock | ScriptTag::Unlock => {
                     step.word = step.word & !WORD | u64::from(by.lock(LockId((step.word & WORD) as u32)).0);
                 }
-                Kind::Begin | Kind::End | Kind::Nothing => {}
+                ScriptTag::Begin | ScriptTag::End | ScriptTag::Nothing => {}
             }
         }
         seen
@@ -295,6 +295,6 @@ mod tests {
         assert_eq!(all[4], (0, Act::Lock(LockId(4))));
         assert!(all[5..all.len() - 1].iter().all(|&step| step == (most, Act::Nothing)));
         assert_eq!((*all.last().unwrap(), script.trailing()), ((rest, Act::End), 9));
-        assert_eq!(size_of::<Step>(), 16);
+        assert_eq!(size_of::<ScriptStep>(), 16);
     }
 }

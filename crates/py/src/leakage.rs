@@ -2,7 +2,7 @@
 
 use policy::baseline::Isolated;
 use pyo3::prelude::*;
-use queueing::{CyclicBuffers, IoWays};
+use queueing::{CyclicBuffers, DdioWays};
 
 use crate::InputError;
 
@@ -15,7 +15,7 @@ pub fn balls_into_bins(descriptors: f64, packet_bytes: f64, io_bytes: f64) -> Py
 /// DMA leakage, a share of 0 to 1, of buffers that come round in a circle through the I/O ways of sets.
 #[pyfunction]
 pub fn cyclic_leakage(buffers: f64, lines: f64, touched: f64, sets: f64, ways: u32) -> PyResult<f64> {
-    let (of, cache) = (CyclicBuffers { buffers, lines, touched }, IoWays { sets, ways });
+    let (of, cache) = (CyclicBuffers { buffers, lines, touched }, DdioWays { sets, ways });
     queueing::cyclic_leakage(&of, &cache).map_err(|e| InputError::new_err(e.to_string()))
 }
 

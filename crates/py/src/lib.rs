@@ -28,7 +28,7 @@ use pyo3::exceptions::{PyKeyError, PyKeyboardInterrupt, PyOSError, PyRuntimeErro
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use sim::scenario::{MACHINES, SCENARIOS, find, known};
-use sim::{Options, Overrides, Progress, RunResult, ScenarioError, Search, TABLES, Tables};
+use sim::{Overrides, Progress, RateSearch, RunOptions, RunResult, RunTables, ScenarioError, TABLES};
 
 create_exception!(_wirespeed, InputError, PyValueError, "Input that cannot be used: what came, what is allowed.");
 
@@ -187,23 +187,23 @@ fn read(text: &str, origin: &str, overrides: Overrides) -> PyResult<sim::Scenari
     Ok(scenario)
 }
 
-fn search_of(name: Option<&str>) -> PyResult<Option<Search>> {
+fn search_of(name: Option<&str>) -> PyResult<Option<RateSearch>> {
     match name {
         None => Ok(None),
-        Some("ndr") => Ok(Some(Search::Ndr)),
-        Some("pdr") => Ok(Some(Search::Pdr)),
+        Some("ndr") => Ok(Some(RateSearch::Ndr)),
+        Some("pdr") => Ok(Some(RateSearch::Pdr)),
         Some(other) => Err(InputError::new_err(format!("search = {other:?}: allowed are ndr and pdr"))),
     }
 }
 
 /// A scenario that was found to be sound: its text with the machine's preset, the overrides and the defaults.
-#[pyclass(frozen, module = "wirespeed._wirespeed")]
-struct Scenario {
+#[pyclass(name = "Scenario", frozen, module = "wirespeed._wirespeed")]
+struct PyScenario {
     resolved: sim::Scenario,
 }
 
 #[pymethods]
-impl Scenario {
+impl PyScenario {
     #[new]
     #[pyo3(signature = (text, origin, overrides, *, capture=None, table=None, seed=None, search=None))]
     fn new(
@@ -214,9 +214,9 @@ impl Scenario {
         table: Option<PathBuf>,
         seed: Option<u64>,
         search: Option<&str>,
-    ) -> PyResult<Scenario> {
+    ) -> PyResult<PyScenario> {
         let overrides = Overrides { set: overrides, capture, table, seed, search: search_of(search)? };
-        Ok(Scenario { resolved: read(text, origin, overrides)? })
+        Ok(PyScenario { resolved: read(text, origin, overrides)? })
     }
 
     /// With everything filled in, as TOML.
@@ -227,16 +227,16 @@ impl Scenario {
 }
 
 /// What runs loaded, for later ones.
-#[pyclass(frozen, module = "wirespeed._wirespeed")]
-struct Stock {
+#[pyclass(name = "Stock", frozen, module = "wirespeed._wirespeed")]
+struct PyStock {
     kept: Arc<sim::Stock>,
 }
 
 #[pymethods]
-impl Stock {
+impl PyStock {
     #[new]
-    fn new() -> Stock {
-        Stock { kept: Arc::new(sim::Stock::new()) }
+    fn new() -> PyStock {
+        PyStock { kept: Arc::new(sim::Stock::new()) }
     }
 }
 
@@ -247,17 +247,17 @@ impl Stock {
 #[pyo3(signature = (scenarios, *, threads=None, same_packets=false, progress=None, stock=None))]
 fn run(
     py: Python<'_>,
-    scenarios: Vec<PyRef<'_, Scenario>>,
+    scenarios: Vec<PyRef<'_, PyScenario>>,
     threads: Option<usize>,
     same_packets: bool,
     progress: Option<Py<PyAny>>,
-    stock: Option<PyRef<'_, Stock>>,
-) -> PyResult<Vec<Run>> {
+    stock: Option<PyRef<'_, PyStock>>,
+) -> PyResult<Vec<PyRun>> {
     if threads == Some(0) {
         return Err(InputError::new_err("threads = 0: allowed are 1 and more"));
     }
-    let threads = threads.unwrap_or_else(|| Options::default().threads);
-    let options = Options { threads, same_packets };
+    let threads = threads.unwrap_or_else(|| RunOptions::default().threads);
+    let options = RunOptions { threads, same_packets };
     let scenarios: Vec<sim::Scenario> = scenarios.iter().map(|s| s.resolved.clone()).collect();
     let mut reporter = Reporter { callback: progress, last: None, phase: String::new(), stopped: false, failed: None };
     let stock = stock.map_or_else(Default::default, |s| s.kept.clone());
@@ -268,7 +268,7 @@ fn run(
         return Err(failed);
     }
     let results = finished.map_err(bug)?.map_err(error)?;
-    py.detach(|| catch_unwind(AssertUnwindSafe(|| results.into_iter().map(Run::new).collect()))).map_err(bug)
+    py.detach(|| catch_unwind(AssertUnwindSafe(|| results.into_iter().map(PyRun::new).collect()))).map_err(bug)
 }
 
 /// Tells Python where a run is, and the run when to stop.
@@ -310,24 +310,24 @@ impl Reporter {
 }
 
 /// A run's result.
-#[pyclass(frozen, module = "wirespeed._wirespeed")]
-struct Run {
+#[pyclass(name = "Run", frozen, module = "wirespeed._wirespeed")]
+struct PyRun {
     summary: serde_json::Value,
     resolved: String,
     partial: bool,
-    tables: Tables,
+    tables: RunTables,
 }
 
-impl Run {
-    fn new(result: RunResult) -> Run {
+impl PyRun {
+    fn new(result: RunResult) -> PyRun {
         let summary = sim::summary(&result, COMMIT);
-        let tables = Tables::new(&result, &summary);
-        Run { summary, resolved: result.scenario.to_toml(), partial: result.partial, tables }
+        let tables = RunTables::new(&result, &summary);
+        PyRun { summary, resolved: result.scenario.to_toml(), partial: result.partial, tables }
     }
 }
 
 #[pymethods]
-impl Run {
+impl PyRun {
     /// The documented summary, as JSON.
     #[getter]
     fn summary_json(&self) -> String {
@@ -353,11 +353,11 @@ impl Run {
     }
 
     /// The table of that name: runs, counters, packets or series.
-    fn table(&self, name: &str) -> PyResult<Table> {
+    fn table(&self, name: &str) -> PyResult<PyTable> {
         let batch = self.tables.get(name);
         let batch =
             batch.ok_or_else(|| PyKeyError::new_err(format!("table {name:?}: there are {}", TABLES.join(", "))))?;
-        Ok(Table { batch: batch.clone() })
+        Ok(PyTable { batch: batch.clone() })
     }
 
     /// Writes tables, summary and scenario into a folder; returns the files.
@@ -367,13 +367,13 @@ impl Run {
 }
 
 /// A table, read through the Arrow C stream interface.
-#[pyclass(frozen, module = "wirespeed._wirespeed")]
-struct Table {
+#[pyclass(name = "Table", frozen, module = "wirespeed._wirespeed")]
+struct PyTable {
     batch: RecordBatch,
 }
 
 #[pymethods]
-impl Table {
+impl PyTable {
     /// A stream of one batch; a requested schema is not needed to be met, and is not.
     #[pyo3(signature = (requested_schema=None))]
     fn __arrow_c_stream__<'py>(
@@ -390,7 +390,7 @@ impl Table {
 /// A run, or the folder of one.
 #[derive(FromPyObject)]
 enum Operand<'py> {
-    Run(Bound<'py, Run>),
+    Run(Bound<'py, PyRun>),
     Folder(PathBuf),
 }
 
@@ -506,9 +506,9 @@ mod _wirespeed {
     #[pymodule_export]
     use super::leakage::{balls_into_bins, cyclic_leakage, resq_descriptors};
     #[pymodule_export]
-    use super::memory::{Trace, simulate_cache, simulate_dram};
+    use super::memory::{PyTrace, simulate_cache, simulate_dram};
     #[pymodule_export]
-    use super::models::{Profile, queueing_model, run_copies};
+    use super::models::{PyProfile, queueing_model, run_copies};
     #[pymodule_export]
     use super::netproc::{
         microengines_spec, rows_of_scenario, rows_touched, run_microengines, study_network_processor,
@@ -526,7 +526,7 @@ mod _wirespeed {
     use super::slices::{RecordedLookups, preview_slices, run_slices, slices_spec};
     #[pymodule_export]
     use super::{
-        InputError, Run, Scenario, Stock, Table, commit, compare, exclusions, file_settings, inspect, inspect_table,
-        pool_of, preset, presets, refuse_counted_masks, run, schema, summary_schema, version,
+        InputError, PyRun, PyScenario, PyStock, PyTable, commit, compare, exclusions, file_settings, inspect,
+        inspect_table, pool_of, preset, presets, refuse_counted_masks, run, schema, summary_schema, version,
     };
 }

@@ -11,22 +11,22 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use rustix::time::{ClockId, clock_gettime};
 use sim::ScenarioError;
-use studies::memory::{ADDRESSES, Dram, DramSettings, levels};
-use traffic::{MOST_REQUESTS, RequestFormat, Requests};
+use studies::memory::{ADDRESSES, CheckedDram, DramSettings, levels};
+use traffic::{MOST_REQUESTS, RequestFormat, RequestTrace};
 use units::{CLASSES, DEVICE};
 
 use super::{InputError, error, interruptible};
 
 /// A trace of memory requests.
-#[pyclass(frozen, module = "wirespeed._wirespeed")]
-pub struct Trace {
-    requests: Arc<Requests>,
+#[pyclass(name = "Trace", frozen, module = "wirespeed._wirespeed")]
+pub struct PyTrace {
+    requests: Arc<RequestTrace>,
     /// The file that it was read from.
     path: Option<PathBuf>,
 }
 
 #[pymethods]
-impl Trace {
+impl PyTrace {
     /// Of arrays, which are copied, so that nobody changes them meanwhile.
     #[new]
     #[pyo3(signature = (addresses, writes=None, clocks=None, io=None, classes=None))]
@@ -37,7 +37,7 @@ impl Trace {
         clocks: Option<&Bound<'_, PyAny>>,
         io: Option<&Bound<'_, PyAny>>,
         classes: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Trace> {
+    ) -> PyResult<PyTrace> {
         let addresses = integers(py, "addresses", addresses)?;
         if addresses.len() > MOST_REQUESTS {
             let came = addresses.len();
@@ -67,19 +67,19 @@ impl Trace {
             let allowed = format!("allowed are 0 to {}, the classes of service (io says what devices do)", CLASSES - 1);
             return Err(InputError::new_err(format!("classes[{i}]: {class}: {allowed}")));
         }
-        let mut requests = Requests::new(addresses, writes, clocks);
+        let mut requests = RequestTrace::new(addresses, writes, clocks);
         requests.origins = classes;
         if !io.is_empty() {
             requests.origins.resize(io.len(), 0);
             requests.origins.iter_mut().zip(io).filter(|(_, io)| *io != 0).for_each(|(by, _)| *by = DEVICE);
         }
-        Ok(Trace { requests: Arc::new(requests), path: None })
+        Ok(PyTrace { requests: Arc::new(requests), path: None })
     }
 
     /// Of a file, in the format of that name, or else in the one that its first line tells.
     #[staticmethod]
     #[pyo3(signature = (path, format=None))]
-    fn read(py: Python<'_>, path: PathBuf, format: Option<&str>) -> PyResult<Trace> {
+    fn read(py: Python<'_>, path: PathBuf, format: Option<&str>) -> PyResult<PyTrace> {
         let format = match format {
             None => None,
             Some(name) => Some(RequestFormat::named(name).ok_or_else(|| {
@@ -88,9 +88,9 @@ impl Trace {
             })?),
         };
         let file = path.clone();
-        let read = interruptible(py, None, move || Requests::open(file, format))?;
+        let read = interruptible(py, None, move || RequestTrace::open(file, format))?;
         let requests = read.map_err(|e| InputError::new_err(e.to_string()))?;
-        Ok(Trace { requests: Arc::new(requests), path: Some(path) })
+        Ok(PyTrace { requests: Arc::new(requests), path: Some(path) })
     }
 
     /// How many requests.
@@ -144,7 +144,7 @@ impl Trace {
     }
 }
 
-impl Trace {
+impl PyTrace {
     /// An error about an address of a file, with the line that it is on.
     fn where_it_is(&self, error: &ScenarioError) -> Option<PyErr> {
         let (ScenarioError::Machine(wrong), Some(path)) = (error, &self.path) else { return None };
@@ -153,7 +153,7 @@ impl Trace {
         }
         let (index, address) = wrong.came.strip_prefix('[')?.split_once("] = ")?;
         let format = self.requests.format;
-        let line = Requests::line_of(path, format, index.parse().ok()?)?;
+        let line = RequestTrace::line_of(path, format, index.parse().ok()?)?;
         let (path, allowed, remedy) = (path.display(), &wrong.allowed, &wrong.remedy);
         Some(InputError::new_err(format!("{path}:{line}: address {address}: allowed is {allowed} ({remedy})")))
     }
@@ -167,7 +167,7 @@ impl Trace {
 #[expect(clippy::too_many_arguments, reason = "one for each setting of the command line")]
 pub fn simulate_dram<'py>(
     py: Python<'py>,
-    trace: PyRef<'_, Trace>,
+    trace: PyRef<'_, PyTrace>,
     preset: &str,
     standard: Option<&str>,
     map: Option<&str>,
@@ -181,7 +181,7 @@ pub fn simulate_dram<'py>(
     record: bool,
 ) -> PyResult<(String, Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
     let settings = DramSettings { preset, standard, map, map_file, offered, queue, order, writes, page, refresh };
-    let dram = Dram::new(&settings).map_err(error)?;
+    let dram = CheckedDram::new(&settings).map_err(error)?;
     let requests = trace.requests.clone();
     let (done, cpu_s) = interruptible(py, None, move || timed(|| dram.simulate(&requests, record)))?;
     let mut result = done.map_err(|e| trace.where_it_is(&e).unwrap_or_else(|| error(e)))?;
@@ -195,7 +195,7 @@ pub fn simulate_dram<'py>(
 #[pyo3(signature = (trace, levels, seed=0, sample=None))]
 pub fn simulate_cache(
     py: Python<'_>,
-    trace: PyRef<'_, Trace>,
+    trace: PyRef<'_, PyTrace>,
     levels: &str,
     seed: u64,
     sample: Option<u64>,

@@ -1,11 +1,11 @@
 //! Closed forms, predictions and workloads of copies: JSON in, JSON out.
 
 use pyo3::prelude::*;
-use queueing::{Class, MemoryModel, QueueError, Reading, Service, Station, System};
+use queueing::{BusSystem, EquationReading, MemoryModel, PriorityClass, QueueError, ServiceVariability, Station};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{InputError, Scenario, error, interruptible};
+use super::{InputError, PyScenario, error, interruptible};
 
 /// A closed form and its parameters.
 #[derive(Deserialize)]
@@ -44,8 +44,9 @@ pub(crate) fn queueing_model(question: &str) -> PyResult<String> {
 }
 
 fn answer(question: Question) -> Result<Value, QueueError> {
-    let open = |q: queueing::Open| json!({"rho": q.rho, "w_q": q.w_q, "w": q.w, "l_q": q.l_q, "l": q.l});
-    let waits = |all: Vec<queueing::Waits>| all.iter().map(|w| json!({"w_q": w.w_q, "w": w.w, "l": w.l})).collect();
+    let open = |q: queueing::OpenQueue| json!({"rho": q.rho, "w_q": q.w_q, "w": q.w, "l_q": q.l_q, "l": q.l});
+    let waits =
+        |all: Vec<queueing::PriorityWaits>| all.iter().map(|w| json!({"w_q": w.w_q, "w": w.w, "l": w.l})).collect();
     Ok(match question {
         Question::Mm1 { lambda, mu } => open(queueing::mm1(lambda, mu)?),
         Question::Md1 { lambda, mu } => open(queueing::md1(lambda, mu)?),
@@ -56,7 +57,8 @@ fn answer(question: Question) -> Result<Value, QueueError> {
             json!({"rho": q.rho, "blocking": q.blocking, "w_q": q.w_q, "w": q.w, "l": q.l})
         }
         Question::Priority { classes, preemptive } => {
-            let classes: Vec<Class> = classes.into_iter().map(|(lambda, mu, scv)| Class { lambda, mu, scv }).collect();
+            let classes: Vec<PriorityClass> =
+                classes.into_iter().map(|(lambda, mu, scv)| PriorityClass { lambda, mu, scv }).collect();
             let solve = if preemptive { queueing::mg1_preemptive } else { queueing::mg1_priority };
             waits(solve(&classes)?)
         }
@@ -118,15 +120,15 @@ fn memory(asked: &MemoryQuestion) -> Result<Value, QueueError> {
         };
         *place = value;
     }
-    let system = if asked.multi { System::Multi } else { System::Single };
-    let service = if asked.exponential { Service::Exponential } else { Service::Fixed };
+    let system = if asked.multi { BusSystem::Multi } else { BusSystem::Single };
+    let service = if asked.exponential { ServiceVariability::Exponential } else { ServiceVariability::Fixed };
     let found = match cpi {
         Some(cpi) => model.at(system, service, cpi)?,
         None => model.solve(system, service)?,
     };
     let servers: Vec<Value> =
         found.servers.iter().map(|s| json!({"name": s.name, "u": s.u, "t": s.t, "q": s.q})).collect();
-    let reading = if model.reading == Reading::Fitted { "fitted" } else { "as-printed" };
+    let reading = if model.reading == EquationReading::Fitted { "fitted" } else { "as-printed" };
     Ok(json!({"reading": reading, "cpi": found.cpi, "fcp": found.fcp, "t_total": found.t_total,
               "evaluations": found.evaluations, "servers": servers}))
 }
@@ -139,21 +141,21 @@ pub(crate) fn run_copies(py: Python<'_>, experiment: String) -> PyResult<String>
 }
 
 /// What packets take on a scenario's machine: measured once, for predictions under any load.
-#[pyclass(frozen, module = "wirespeed._wirespeed")]
-pub(crate) struct Profile {
+#[pyclass(name = "Profile", frozen, module = "wirespeed._wirespeed")]
+pub(crate) struct PyProfile {
     measured: sim::run::predict::Profile,
 }
 
 #[pymethods]
-impl Profile {
+impl PyProfile {
     #[new]
-    fn new(py: Python<'_>, scenario: &Scenario) -> PyResult<Profile> {
+    fn new(py: Python<'_>, scenario: &PyScenario) -> PyResult<PyProfile> {
         let scenario = scenario.resolved.clone();
         let measured = interruptible(py, None, move || {
             let loaded = sim::run::predict::load_one(&scenario)?;
             sim::run::predict::Profile::new(&scenario, &loaded)
         })?;
-        Ok(Profile { measured: measured.map_err(error)? })
+        Ok(PyProfile { measured: measured.map_err(error)? })
     }
 
     /// Predicts under the scenario's load, or under a share of the line rate; JSON.

@@ -3,11 +3,11 @@
 use pyo3::prelude::*;
 use serde::de::DeserializeOwned;
 use sim::ScenarioError;
-use studies::netproc::work::Application;
+use studies::netproc::work::NetprocApplication;
 use studies::netproc::{processor, rows, study, today};
 use units::Size;
 
-use super::{InputError, Scenario, error, interruptible};
+use super::{InputError, PyScenario, error, interruptible};
 
 /// Runs of the network processor; JSON in and out.
 #[pyfunction]
@@ -41,7 +41,7 @@ pub fn rows_touched(
 
 /// Rows that the packets of a scenario's server touch, in mbufs and by allocation; JSON.
 #[pyfunction]
-pub fn rows_of_scenario(py: Python<'_>, scenario: &Scenario, window: usize, packets: u64) -> PyResult<String> {
+pub fn rows_of_scenario(py: Python<'_>, scenario: &PyScenario, window: usize, packets: u64) -> PyResult<String> {
     let scenario = scenario.resolved.clone();
     let found = interruptible(py, None, move || {
         let loaded = sim::run::predict::load_one(&scenario)?;
@@ -75,7 +75,7 @@ pub fn microengines_spec(
     settings: Vec<String>,
     application: &str,
 ) -> PyResult<String> {
-    let application: Application = read(&serde_json::Value::from(application).to_string())?;
+    let application: NetprocApplication = read(&serde_json::Value::from(application).to_string())?;
     let spec = processor::read(text, origin, &settings, application).map_err(error)?;
     toml::to_string(&spec).map_err(|e| InputError::new_err(e.to_string()))
 }

@@ -20,7 +20,7 @@ pub(super) fn each<P: Sync, E: Send>(
     run: impl Fn(&P, &mut dyn FnMut() -> bool) -> Result<Option<String>, E> + Sync,
     error: impl Fn(usize, usize, &E) -> PyErr,
 ) -> PyResult<()> {
-    let threads = threads.unwrap_or_else(|| sim::Options::default().threads).clamp(1, points.len().max(1));
+    let threads = threads.unwrap_or_else(|| sim::RunOptions::default().threads).clamp(1, points.len().max(1));
     let (stop, next) = (AtomicBool::new(false), AtomicUsize::new(0));
     let work = |give: std::sync::mpsc::Sender<_>| {
         loop {

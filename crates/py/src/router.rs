@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
 use router::RouterError;
-use router::bench::{BenchSpec, Point};
-use router::setup::RunSpec;
+use router::bench::{BenchPoint, BenchSpec};
+use router::setup::RouterSpec;
 
 use super::{InputError, PROGRESS_EVERY, bug, interruptible, json_of};
 
@@ -26,7 +26,7 @@ fn error(e: RouterError) -> PyErr {
 /// Routes; JSON in and out. Ctrl-C ends it with what was routed by then; the second one abandons it.
 #[pyfunction]
 pub fn route(py: Python<'_>, spec: &str) -> PyResult<String> {
-    let spec: RunSpec = serde_json::from_str(spec).map_err(|e| InputError::new_err(e.to_string()))?;
+    let spec: RouterSpec = serde_json::from_str(spec).map_err(|e| InputError::new_err(e.to_string()))?;
     let stop = Arc::new(AtomicBool::new(false));
     let asked = stop.clone();
     json_of(&until_stopped(py, &stop, move || router::setup::run_until(&spec, &asked))?.map_err(error)?)
@@ -78,7 +78,7 @@ pub fn probe_gpu(py: Python<'_>, driver: Option<String>) -> PyResult<String> {
 #[pyfunction]
 pub fn bench_router(py: Python<'_>, spec: &str, each: Py<PyAny>) -> PyResult<String> {
     let spec: BenchSpec = serde_json::from_str(spec).map_err(|e| InputError::new_err(e.to_string()))?;
-    let tell = move |point: &Point| {
+    let tell = move |point: &BenchPoint| {
         Python::attach(|py| {
             let told = json_of(point).and_then(|point| each.call1(py, (point,)));
             told.and_then(|go_on| go_on.extract::<bool>(py)).unwrap_or(false)
@@ -90,5 +90,5 @@ pub fn bench_router(py: Python<'_>, spec: &str, each: Py<PyAny>) -> PyResult<Str
 /// The columns of a benchmark's CSV.
 #[pyfunction]
 pub fn bench_columns() -> &'static str {
-    Point::COLUMNS
+    BenchPoint::COLUMNS
 }

@@ -3,7 +3,7 @@
 use pyo3::prelude::*;
 use sim::ScenarioError;
 use studies::simt::point::Workloads;
-use studies::simt::{HermesPreset, Point};
+use studies::simt::{HermesPreset, SimtPoint};
 
 use super::{InputError, error, json_of, pool};
 
@@ -22,10 +22,10 @@ pub(crate) fn run_simt(py: Python<'_>, points: Vec<String>, done: Py<PyAny>, thr
     let at = |place: usize, of: usize, e: &ScenarioError| {
         InputError::new_err(if of > 1 { format!("points[{place}]: {e}") } else { e.to_string() })
     };
-    let read = |(place, text): (usize, &String)| Point::read(text).map_err(|e| at(place, points.len(), &e));
-    let parsed: Vec<Point> = points.iter().enumerate().map(read).collect::<PyResult<_>>()?;
+    let read = |(place, text): (usize, &String)| SimtPoint::read(text).map_err(|e| at(place, points.len(), &e));
+    let parsed: Vec<SimtPoint> = points.iter().enumerate().map(read).collect::<PyResult<_>>()?;
     let shared = Workloads::default();
-    let run = |point: &Point, go_on: &mut dyn FnMut() -> bool| {
+    let run = |point: &SimtPoint, go_on: &mut dyn FnMut() -> bool| {
         Ok(point.run(&shared, go_on)?.map(|outcome| outcome.to_string()))
     };
     pool::each(py, &parsed, &done, threads, run, at)

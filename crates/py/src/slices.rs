@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use pyo3::prelude::*;
-use studies::slices::{Lookups, Point, SlicesError, SlicesSpec, left_out, preview};
+use studies::slices::{Lookups, SlicesError, SlicesPoint, SlicesSpec, left_out, preview};
 
-use super::{InputError, Scenario, error as scenario_error, interruptible, json_of, pool};
+use super::{InputError, PyScenario, error as scenario_error, interruptible, json_of, pool};
 
 fn error(place: usize, of: usize, e: &SlicesError) -> PyErr {
     InputError::new_err(if of > 1 { format!("points[{place}]: {e}") } else { e.to_string() })
@@ -25,7 +25,7 @@ pub(crate) fn slices_spec(text: Option<&str>) -> PyResult<String> {
 /// What a scenario's packet function looks up in its tables.
 #[pyclass(frozen, module = "wirespeed._wirespeed")]
 pub(crate) struct RecordedLookups {
-    recording: studies::lookups::Recording,
+    recording: studies::lookups::LookupRecording,
     /// Names of the files that it was recorded from.
     files: Vec<(&'static str, PathBuf)>,
 }
@@ -35,7 +35,7 @@ impl RecordedLookups {
     /// Records `packets` packets of `scenario`, or as many as there are, in lines of `line_bytes`.
     #[new]
     #[pyo3(signature = (scenario, packets, line_bytes=64))]
-    fn new(py: Python<'_>, scenario: &Scenario, packets: u64, line_bytes: u32) -> PyResult<RecordedLookups> {
+    fn new(py: Python<'_>, scenario: &PyScenario, packets: u64, line_bytes: u32) -> PyResult<RecordedLookups> {
         let scenario = scenario.resolved.clone();
         let done = interruptible(py, None, move || {
             let loaded = sim::run::predict::load_one(&scenario)?;
@@ -79,10 +79,10 @@ pub(crate) fn run_slices(
     threads: Option<usize>,
     lookups: Option<Py<RecordedLookups>>,
 ) -> PyResult<()> {
-    let read = |(place, text): (usize, &String)| Point::read(text).map_err(|e| error(place, points.len(), &e));
-    let parsed: Vec<Point> = points.iter().enumerate().map(read).collect::<PyResult<_>>()?;
+    let read = |(place, text): (usize, &String)| SlicesPoint::read(text).map_err(|e| error(place, points.len(), &e));
+    let parsed: Vec<SlicesPoint> = points.iter().enumerate().map(read).collect::<PyResult<_>>()?;
     let tables = [recorded(lookups.as_ref())];
-    let run = |point: &Point, go_on: &mut dyn FnMut() -> bool| {
+    let run = |point: &SlicesPoint, go_on: &mut dyn FnMut() -> bool| {
         let outcome = point.run(&tables, &mut || go_on())?;
         Ok(outcome.and_then(|outcome| serde_json::to_string(&outcome).ok()))
     };

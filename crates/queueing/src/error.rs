@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn errors_say_what_came_and_what_is_allowed() {
         let base = MemoryModel::as_printed();
-        let memory = |m: MemoryModel| m.solve(System::Multi, Service::Fixed).unwrap_err();
+        let memory = |m: MemoryModel| m.solve(BusSystem::Multi, ServiceVariability::Fixed).unwrap_err();
         let texts = [
             mm1(0.0, 1.0).unwrap_err(),
             mm1(0.5, f64::NAN).unwrap_err(),
@@ -116,7 +116,7 @@ mod tests {
             memory(MemoryModel { mr1: 0.0, ..base }),
             memory(MemoryModel { mr2: 0.2, ..base }),
             memory(MemoryModel { hro1: 0.75, ..base }),
-            base.at(System::Single, Service::Fixed, 6.0).unwrap_err(),
+            base.at(BusSystem::Single, ServiceVariability::Fixed, 6.0).unwrap_err(),
         ]
         .map(|e| e.to_string());
         assert_eq!(

@@ -33,7 +33,7 @@ pub fn balls_into_bins(descriptors: f64, packet_bytes: f64, io_bytes: f64) -> Re
 
 /// The part of a set-associative cache that device writes may fill.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct IoWays {
+pub struct DdioWays {
     /// Sets of the whole cache, all slices together.
     pub sets: f64,
     /// Ways of each set that device writes may fill.
@@ -61,7 +61,7 @@ pub struct CyclicBuffers {
 /// # Errors
 /// [`QueueError::Rate`] for buffers, lines or sets that are not positive, or more lines that are touched than there are;
 /// [`QueueError::NoServer`] without a way.
-pub fn cyclic_leakage(of: &CyclicBuffers, cache: &IoWays) -> Result<f64, QueueError> {
+pub fn cyclic_leakage(of: &CyclicBuffers, cache: &DdioWays) -> Result<f64, QueueError> {
     let lines = rate("lines", of.lines)?;
     let written = rate("lines - touched", lines - of.touched.max(0.0))?;
     let mean = rate("buffers", of.buffers)? * written / rate("sets", cache.sets)?;
@@ -111,7 +111,7 @@ fn log_factorial(k: f64) -> f64 {
 
 /// Where the mbufs of a pool are (5GC2ache, equation 2).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct MbufStates {
+pub struct MbufShares {
     /// In receive descriptors, empty or filled.
     pub descriptors: f64,
     /// Of these, filled by the NIC and not yet taken.
@@ -126,7 +126,7 @@ pub struct MbufStates {
     pub lost: f64,
 }
 
-impl MbufStates {
+impl MbufShares {
     /// All mbufs: equation 2 has it constant.
     pub fn total(&self) -> f64 {
         self.descriptors + self.queued + self.sent + self.empty
@@ -135,7 +135,7 @@ impl MbufStates {
 
 /// A pipeline of one receiving core and workers, as a fluid.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pipeline {
+pub struct FluidPipeline {
     /// Mbufs of the pool.
     pub mbufs: f64,
     /// Descriptors of the receive ring.
@@ -158,7 +158,7 @@ pub struct Pipeline {
 ///
 /// # Errors
 /// [`QueueError::Rate`] for a value that is not positive; [`QueueError::Capacity`] for a pool that cannot fill the ring.
-pub fn mbuf_series(of: &Pipeline, step: f64, arrivals: &[f64]) -> Result<Vec<MbufStates>, QueueError> {
+pub fn mbuf_series(of: &FluidPipeline, step: f64, arrivals: &[f64]) -> Result<Vec<MbufShares>, QueueError> {
     rate("step", step)?;
     for (name, value) in [
         ("mbufs", of.mbufs),
@@ -172,7 +172,7 @@ pub fn mbuf_series(of: &Pipeline, step: f64, arrivals: &[f64]) -> Result<Vec<Mbu
     if of.mbufs < of.descriptors {
         return Err(QueueError::Capacity { capacity: of.mbufs as u32, servers: of.descriptors as u32 });
     }
-    let mut now = MbufStates { descriptors: of.descriptors, empty: of.mbufs - of.descriptors, ..MbufStates::default() };
+    let mut now = MbufShares { descriptors: of.descriptors, empty: of.mbufs - of.descriptors, ..MbufShares::default() };
     let mut out = Vec::with_capacity(arrivals.len());
     for &arriving in arrivals {
         let sent = (of.work * step).min(now.queued);
@@ -225,7 +225,7 @@ mod tests {
         let sets = 24.75 * MIB / 11.0 / 64.0;
         let ours = |descriptors: f64, lines: f64, ways| {
             let of = CyclicBuffers { buffers: descriptors + 96.0, lines, touched: 1.0 };
-            100.0 * cyclic_leakage(&of, &IoWays { sets, ways }).unwrap()
+            100.0 * cyclic_leakage(&of, &DdioWays { sets, ways }).unwrap()
         };
         for (ways, measured) in [(2, 37.3), (3, 12.0), (4, 2.8), (5, 0.4), (6, 0.05)] {
             let found = ours(4096.0, 16.0, ways);
@@ -271,15 +271,21 @@ mod tests {
             }
             let found = misses as f64 / (30 * lines) as f64;
             let of = CyclicBuffers { buffers: lines as f64, lines: 1.0, touched: 0.0 };
-            let form = cyclic_leakage(&of, &IoWays { sets: sets as f64, ways: ways as u32 }).unwrap();
+            let form = cyclic_leakage(&of, &DdioWays { sets: sets as f64, ways: ways as u32 }).unwrap();
             assert!((form - found).abs() < 0.03, "{lines} lines, {ways} ways: {form:.4}, simulated {found:.4}");
         }
     }
 
     #[test]
     fn a_small_pool_starves_the_ring_and_a_large_one_does_not() {
-        let pipeline =
-            |mbufs| Pipeline { mbufs, descriptors: 512.0, queue: 4096.0, lazy_free: 32.0, receive: 40.0, work: 30.0 };
+        let pipeline = |mbufs| FluidPipeline {
+            mbufs,
+            descriptors: 512.0,
+            queue: 4096.0,
+            lazy_free: 32.0,
+            receive: 40.0,
+            work: 30.0,
+        };
         let burst: Vec<f64> = (0..200).map(|i| if i % 50 < 25 { 60.0 } else { 0.0 }).collect();
         let lost = |mbufs| mbuf_series(&pipeline(mbufs), 1.0, &burst).unwrap()[199].lost;
         assert!(lost(600.0) > lost(2048.0), "{} {}", lost(600.0), lost(2048.0));
@@ -293,7 +299,7 @@ mod tests {
             mbufs in 64.0f64..5000.0, share in 0.1f64..1.0, queue in 1.0f64..4096.0, receive in 0.1f64..50.0, work in 0.1f64..50.0,
             arrivals in prop::collection::vec(0.0f64..80.0, 1..100),
         ) {
-            let of = Pipeline { mbufs, descriptors: mbufs * share, queue, lazy_free: 32.0, receive, work };
+            let of = FluidPipeline { mbufs, descriptors: mbufs * share, queue, lazy_free: 32.0, receive, work };
             let series = mbuf_series(&of, 1.0, &arrivals).unwrap();
             for s in &series {
                 prop_assert!((s.total() - mbufs).abs() < 1e-6);
@@ -306,7 +312,7 @@ mod tests {
         #[test]
         fn more_ways_leak_less_and_more_lines_more(lines in 10.0f64..100_000.0, sets in 1000.0f64..50_000.0, ways in 1u32..11) {
             let of = |buffers| CyclicBuffers { buffers, lines: 1.0, touched: 0.0 };
-            let at = |lines, ways| cyclic_leakage(&of(lines), &IoWays { sets, ways }).unwrap();
+            let at = |lines, ways| cyclic_leakage(&of(lines), &DdioWays { sets, ways }).unwrap();
             prop_assert!((0.0..=1.0).contains(&at(lines, ways)));
             prop_assert!(at(lines, ways + 1) <= at(lines, ways) + 1e-9);
             prop_assert!(at(lines * 1.5, ways) >= at(lines, ways) - 1e-9);

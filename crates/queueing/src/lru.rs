@@ -14,7 +14,7 @@ use crate::error::{QueueError, rate};
 
 /// Hit rates of the levels of a hierarchy, each of the lookups that reach it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Hierarchy {
+pub struct LruHierarchy {
     /// Private first level.
     pub l1: f64,
     /// Private second level, of those that missed the first.
@@ -24,10 +24,10 @@ pub struct Hierarchy {
 }
 
 /// A class of lines: the probability that a request is for one of them in particular, and how many there are.
-pub type Class = (f64, f64);
+pub type LineClass = (f64, f64);
 
 /// The characteristic time of an LRU cache of `capacity` lines, in requests; infinite if all lines fit.
-pub fn characteristic_time(classes: &[Class], capacity: f64) -> f64 {
+pub fn characteristic_time(classes: &[LineClass], capacity: f64) -> f64 {
     solve(classes, capacity, |p, t| 1.0 - (-p * t).exp())
 }
 
@@ -38,14 +38,14 @@ pub fn characteristic_time(classes: &[Class], capacity: f64) -> f64 {
 /// let hits = queueing::lru::hit_rate(&[(0.1, 10.0)], 5.0);
 /// assert!((hits - 0.5).abs() < 1e-9);
 /// ```
-pub fn hit_rate(classes: &[Class], capacity: f64) -> f64 {
+pub fn hit_rate(classes: &[LineClass], capacity: f64) -> f64 {
     let t = characteristic_time(classes, capacity);
     classes.iter().map(|(p, n)| p * n * (1.0 - (-p * t).exp())).sum()
 }
 
 /// Hit rates where each of many cores has an L1 and an L2 of so many lines and requests by the same law, and all share an
 /// LLC of `llc` lines; 0 lines are no cache. How many cores there are makes no difference but to the LLC's time.
-pub fn victim_hierarchy(classes: &[Class], l1: f64, l2: f64, llc: f64) -> Hierarchy {
+pub fn victim_hierarchy(classes: &[LineClass], l1: f64, l2: f64, llc: f64) -> LruHierarchy {
     let first = if l1 > 0.0 { characteristic_time(classes, l1) } else { 0.0 };
     let both = if l1 + l2 > 0.0 { characteristic_time(classes, l1 + l2) } else { 0.0 };
     let missed = |p: f64, t: f64| (-p * t).exp();
@@ -65,7 +65,7 @@ pub fn victim_hierarchy(classes: &[Class], l1: f64, l2: f64, llc: f64) -> Hierar
         after3 += p * n * missed(*p, both) * (1.0 - presence(*p, last));
     }
     let share = |left: f64, of: f64| if of > 0.0 { 1.0 - left / of } else { 0.0 };
-    Hierarchy { l1: 1.0 - after1, l2: share(after2, after1), llc: share(after3, after2) }
+    LruHierarchy { l1: 1.0 - after1, l2: share(after2, after1), llc: share(after3, after2) }
 }
 
 /// What cores with queues and a common limit come to. Times in the unit of the rates.
@@ -116,7 +116,7 @@ pub fn blocking_cores(lambda: f64, mu: f64, scv: f64, servers: u32, capacity: u3
 }
 
 /// The t at which `presence` sums to `capacity`, by bisection of its logarithm.
-fn solve(classes: &[Class], capacity: f64, presence: impl Fn(f64, f64) -> f64) -> f64 {
+fn solve(classes: &[LineClass], capacity: f64, presence: impl Fn(f64, f64) -> f64) -> f64 {
     let all: f64 = classes.iter().map(|(_, n)| n).sum();
     if capacity >= all {
         return f64::INFINITY;
@@ -134,7 +134,7 @@ fn solve(classes: &[Class], capacity: f64, presence: impl Fn(f64, f64) -> f64) -
 mod tests {
     use super::*;
 
-    fn zipf(n: u32, alpha: f64) -> Vec<Class> {
+    fn zipf(n: u32, alpha: f64) -> Vec<LineClass> {
         let all: f64 = (1..=n).map(|i| f64::from(i).powf(-alpha)).sum();
         (1..=n).map(|i| (f64::from(i).powf(-alpha) / all, 1.0)).collect()
     }

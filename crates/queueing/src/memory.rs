@@ -5,7 +5,7 @@ use crate::root;
 
 /// How the printed equations are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
+pub enum EquationReading {
     /// Equations 1 to 16 as they stand: V enters once in T and once in U, each kind of bus transfer
     /// has a queue of its own, CO is a term of the bus only, mr_main is mr2.
     AsPrinted,
@@ -19,7 +19,7 @@ pub enum Reading {
 
 /// One CPU, or several that share a bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum System {
+pub enum BusSystem {
     /// L1, L2 and memory in tandem (equations 2 to 7).
     Single,
     /// Several CPUs with an L1 each, a snooping bus, a shared L2 and memory (equations 8 to 16).
@@ -28,7 +28,7 @@ pub enum System {
 
 /// How service times vary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Service {
+pub enum ServiceVariability {
     /// Constant: M/D/1.
     Fixed,
     /// Exponential: M/M/1.
@@ -41,7 +41,7 @@ pub enum Service {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MemoryModel {
     /// How the equations are read.
-    pub reading: Reading,
+    pub reading: EquationReading,
     /// CPI with an L1 that never misses.
     pub cpi_inf: f64,
     /// Clocks per CPU cycle, of the request rate R = mr1 / (CPI t_cpu).
@@ -82,7 +82,7 @@ impl MemoryModel {
     /// The paper's table 6, read as printed.
     pub const fn as_printed() -> MemoryModel {
         MemoryModel {
-            reading: Reading::AsPrinted,
+            reading: EquationReading::AsPrinted,
             cpi_inf: 1.0,
             t_cpu: 1.0,
             mr1: 0.10,
@@ -105,7 +105,7 @@ impl MemoryModel {
 
     /// Table 6 with the two parameters of the fitted reading: mr1 0.20 and two clocks a cycle.
     pub const fn fitted() -> MemoryModel {
-        MemoryModel { reading: Reading::Fitted, t_cpu: 2.0, mr1: 0.20, ..MemoryModel::as_printed() }
+        MemoryModel { reading: EquationReading::Fitted, t_cpu: 2.0, mr1: 0.20, ..MemoryModel::as_printed() }
     }
 
     /// The same machine with the accelerator, as the paper models it: a lower mr2 and evictions.
@@ -125,14 +125,14 @@ impl MemoryModel {
     /// several CPUs.
     ///
     /// ```
-    /// use queueing::{MemoryModel, Service, System};
+    /// use queueing::{MemoryModel, ServiceVariability, BusSystem};
     /// let base = MemoryModel::as_printed();
-    /// let fcp = |m: MemoryModel| m.solve(System::Single, Service::Fixed).map(|a| a.fcp);
+    /// let fcp = |m: MemoryModel| m.solve(BusSystem::Single, ServiceVariability::Fixed).map(|a| a.fcp);
     /// let less = 1.0 - fcp(base.with_accelerator(0.005, 0.01))? / fcp(base)?;
     /// assert_eq!((100.0 * less).round(), 74.0); // the paper prints 57.1
     /// # Ok::<(), queueing::QueueError>(())
     /// ```
-    pub fn solve(&self, system: System, service: Service) -> Result<MemoryAnswer, QueueError> {
+    pub fn solve(&self, system: BusSystem, service: ServiceVariability) -> Result<MemoryAnswer, QueueError> {
         self.check(system)?;
         let saturated = self.servers(system).iter().map(|s| s.load).fold(0.0, f64::max);
         let low = self.cpi_inf.max(saturated);
@@ -155,7 +155,7 @@ impl MemoryModel {
     /// # Errors
     /// As [`MemoryModel::solve`], and [`QueueError::Saturated`] where a server would be busy all
     /// the time or more.
-    pub fn at(&self, system: System, service: Service, cpi: f64) -> Result<MemoryAnswer, QueueError> {
+    pub fn at(&self, system: BusSystem, service: ServiceVariability, cpi: f64) -> Result<MemoryAnswer, QueueError> {
         self.check(system)?;
         if !(cpi.is_finite() && cpi > 0.0) {
             return Err(QueueError::Parameter { name: "cpi", value: cpi, allowed: "a positive finite number" });
@@ -168,8 +168,8 @@ impl MemoryModel {
             }
             // Equations 6, 12 and 15.
             let q = match service {
-                Service::Fixed => (u - 0.5 * u * u) / (1.0 - u),
-                Service::Exponential => u / (1.0 - u),
+                ServiceVariability::Fixed => (u - 0.5 * u * u) / (1.0 - u),
+                ServiceVariability::Exponential => u / (1.0 - u),
             };
             let t = server.visits * server.s * stretch(service, u);
             seen.push(ServerAnswer { name: server.name, u, t, q });
@@ -179,8 +179,8 @@ impl MemoryModel {
         Ok(MemoryAnswer { cpi, fcp, t_total, servers: seen, evaluations: 1 })
     }
 
-    fn fcp(&self, system: System, service: Service, cpi: f64) -> f64 {
-        let delay = |s: &Server| {
+    fn fcp(&self, system: BusSystem, service: ServiceVariability, cpi: f64) -> f64 {
+        let delay = |s: &ServiceCentre| {
             let u = s.load / cpi;
             if u < 1.0 { s.visits * s.s * stretch(service, u) } else { f64::INFINITY }
         };
@@ -188,29 +188,29 @@ impl MemoryModel {
     }
 
     /// Equations 7 to 11: what is visited, for how long, and how busy it is.
-    fn servers(&self, system: System) -> Vec<Server> {
+    fn servers(&self, system: BusSystem) -> Vec<ServiceCentre> {
         // U = V S R and R = rate / CPI.
         let rate = self.mr1 / self.t_cpu;
-        let hro1 = if system == System::Multi { self.hro1 } else { 0.0 };
+        let hro1 = if system == BusSystem::Multi { self.hro1 } else { 0.0 };
         let v_2 = 1.0 - hro1 - self.mr2 / self.mr1;
         let v_main = self.mr2 * (1.0 + self.fe) / self.mr1;
-        let server = |name, visits: f64, s: f64, busy: f64| Server { name, visits, s, load: busy * s * rate };
+        let server = |name, visits: f64, s: f64, busy: f64| ServiceCentre { name, visits, s, load: busy * s * rate };
         let mut servers = vec![server("l2", v_2, self.s_2, v_2), server("memory", v_main, self.s_main, v_main)];
         let data = self.bus_cycle * self.l1_line / self.bus_width;
         let control = self.bus_cycle * self.control_request / self.control_width;
         let all = 1.0 + self.co + hro1;
         let mut bus = |name, visits, s, busy| servers.push(server(name, visits, s, busy));
         match (system, self.reading) {
-            (System::Single, Reading::AsPrinted) => {}
-            (System::Single, Reading::Fitted) => bus("cast-out data bus", self.co, data, self.co),
-            (System::Multi, Reading::AsPrinted) => {
+            (BusSystem::Single, EquationReading::AsPrinted) => {}
+            (BusSystem::Single, EquationReading::Fitted) => bus("cast-out data bus", self.co, data, self.co),
+            (BusSystem::Multi, EquationReading::AsPrinted) => {
                 bus("own L1 data bus", 1.0, data, 1.0);
                 bus("own L1 control bus", 1.0, control, 1.0);
                 bus("cast-out data bus", self.co, data, self.co);
                 bus("other L1 data bus", 0.5 * hro1, data, self.cpus * hro1);
                 bus("other L1 control bus", 0.5 * hro1, control, self.cpus * hro1);
             }
-            (System::Multi, Reading::Fitted) => {
+            (BusSystem::Multi, EquationReading::Fitted) => {
                 bus("data bus", 1.0 + self.co + 0.5 * hro1, data, self.cpus * all);
                 bus("control bus", 1.0 + 0.5 * hro1, control, self.cpus * all);
             }
@@ -219,17 +219,17 @@ impl MemoryModel {
     }
 
     /// Equation 13.
-    fn trailing_edges(&self, system: System) -> f64 {
+    fn trailing_edges(&self, system: BusSystem) -> f64 {
         let edge = |line: f64| (line / self.bus_width - 1.0).max(0.0) * self.te * self.bus_cycle;
         match (system, self.reading) {
-            (System::Single, Reading::AsPrinted) => 0.0,
-            (System::Single, Reading::Fitted) => edge(self.l2_line),
-            (System::Multi, Reading::AsPrinted) => edge(self.l1_line) + edge(self.l2_line),
-            (System::Multi, Reading::Fitted) => self.hro1 * edge(self.l1_line) + edge(self.l2_line),
+            (BusSystem::Single, EquationReading::AsPrinted) => 0.0,
+            (BusSystem::Single, EquationReading::Fitted) => edge(self.l2_line),
+            (BusSystem::Multi, EquationReading::AsPrinted) => edge(self.l1_line) + edge(self.l2_line),
+            (BusSystem::Multi, EquationReading::Fitted) => self.hro1 * edge(self.l1_line) + edge(self.l2_line),
         }
     }
 
-    fn check(&self, system: System) -> Result<(), QueueError> {
+    fn check(&self, system: BusSystem) -> Result<(), QueueError> {
         let bad = |name, value, allowed| Err(QueueError::Parameter { name, value, allowed });
         for (name, value) in [
             ("cpi_inf", self.cpi_inf),
@@ -264,7 +264,7 @@ impl MemoryModel {
             return Err(QueueError::MissRates { mr1: self.mr1, mr2: self.mr2 });
         }
         let visits = self.hro1 + self.mr2 / self.mr1;
-        if system == System::Multi && visits > 1.0 {
+        if system == BusSystem::Multi && visits > 1.0 {
             return Err(QueueError::Visits { hro1: self.hro1, mr1: self.mr1, mr2: self.mr2, sum: visits });
         }
         Ok(())
@@ -299,7 +299,7 @@ pub struct ServerAnswer {
     pub q: f64,
 }
 
-struct Server {
+struct ServiceCentre {
     name: &'static str,
     /// Weight in T.
     visits: f64,
@@ -310,10 +310,10 @@ struct Server {
 }
 
 /// 1 + wait over service time (equations 5 and 14).
-fn stretch(service: Service, u: f64) -> f64 {
+fn stretch(service: ServiceVariability, u: f64) -> f64 {
     let weight = match service {
-        Service::Fixed => 0.5,
-        Service::Exponential => 1.0,
+        ServiceVariability::Fixed => 0.5,
+        ServiceVariability::Exponential => 1.0,
     };
     1.0 + weight * u / (1.0 - u)
 }
@@ -323,14 +323,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const CASES: [(System, Service); 3] =
-        [(System::Single, Service::Fixed), (System::Multi, Service::Fixed), (System::Multi, Service::Exponential)];
+    const CASES: [(BusSystem, ServiceVariability); 3] = [
+        (BusSystem::Single, ServiceVariability::Fixed),
+        (BusSystem::Multi, ServiceVariability::Fixed),
+        (BusSystem::Multi, ServiceVariability::Exponential),
+    ];
 
     fn close(a: f64, b: f64) {
         assert!((a - b).abs() <= 1e-9 * b.abs().max(1.0), "{a} for {b}");
     }
 
-    fn decrease(base: MemoryModel, (system, service): (System, Service)) -> f64 {
+    fn decrease(base: MemoryModel, (system, service): (BusSystem, ServiceVariability)) -> f64 {
         let fcp = |m: MemoryModel| m.solve(system, service).unwrap().fcp;
         100.0 * (1.0 - fcp(base.with_accelerator(0.005, 0.01)) / fcp(base))
     }
@@ -341,12 +344,12 @@ mod tests {
         let base = MemoryModel::as_printed();
         // V 0.7 and 0.3, U 0.0525 and 0.36.
         let l2_and_memory = 10.5 * (1.0 + 0.02625 / 0.9475) + 72.0 * (1.0 + 0.18 / 0.64);
-        let single = base.at(System::Single, Service::Fixed, 20.0).unwrap();
+        let single = base.at(BusSystem::Single, ServiceVariability::Fixed, 20.0).unwrap();
         close(single.t_total, l2_and_memory);
         close(single.fcp, 10.304_089_709_762_533);
         close(single.servers[1].q, (0.36 - 0.5 * 0.36 * 0.36) / 0.64);
         // V2 0.5; buses of 4 and 1 clocks; U 0.02, 0.005, 0.004, 0.012, 0.003; edges 0.3 and 1.5.
-        let multi = base.at(System::Multi, Service::Fixed, 20.0).unwrap();
+        let multi = base.at(BusSystem::Multi, ServiceVariability::Fixed, 20.0).unwrap();
         let buses = 4.0 * (1.0 + 0.01 / 0.98)
             + (1.0 + 0.0025 / 0.995)
             + 0.8 * (1.0 + 0.002 / 0.996)
@@ -355,7 +358,10 @@ mod tests {
         let l2 = 7.5 * (1.0 + 0.018_75 / 0.9625);
         close(multi.t_total, l2 + 72.0 * (1.0 + 0.18 / 0.64) + buses + 1.8);
         close(multi.t_total, 108.043_618_812_303_02);
-        close(base.at(System::Multi, Service::Exponential, 20.0).unwrap().t_total, 128.487_237_624_606_05);
+        close(
+            base.at(BusSystem::Multi, ServiceVariability::Exponential, 20.0).unwrap().t_total,
+            128.487_237_624_606_05,
+        );
     }
 
     /// Fixed points by bisection in rational arithmetic, 100 binary digits.
@@ -372,8 +378,8 @@ mod tests {
             close(base.with_accelerator(0.005, 0.01).solve(case.0, case.1).unwrap().cpi, with);
             close(decrease(base, case), percent);
         }
-        let fcp = |m: MemoryModel, service| m.solve(System::Multi, service).unwrap().fcp;
-        let more = |m| 100.0 * (fcp(m, Service::Exponential) / fcp(m, Service::Fixed) - 1.0);
+        let fcp = |m: MemoryModel, service| m.solve(BusSystem::Multi, service).unwrap().fcp;
+        let more = |m| 100.0 * (fcp(m, ServiceVariability::Exponential) / fcp(m, ServiceVariability::Fixed) - 1.0);
         close(more(base), 16.274_123_822_711_424);
         close(more(base.with_accelerator(0.005, 0.01)), 9.704_750_725_974_783);
     }
@@ -384,7 +390,7 @@ mod tests {
         let base = MemoryModel::fitted();
         let tenth = |x: f64| (10.0 * x).round() / 10.0;
         assert_eq!(CASES.map(|case| tenth(decrease(base, case))), [56.5, 54.2, 55.1]);
-        let solve = |m: MemoryModel, case: (System, Service)| m.solve(case.0, case.1).unwrap();
+        let solve = |m: MemoryModel, case: (BusSystem, ServiceVariability)| m.solve(case.0, case.1).unwrap();
         let more = |m| tenth(100.0 * (solve(m, CASES[2]).fcp / solve(m, CASES[1]).fcp - 1.0));
         assert_eq!([more(base), more(base.with_accelerator(0.005, 0.01))], [9.7, 7.5]);
         let single = |m| solve(m, CASES[0]).fcp;
@@ -400,12 +406,13 @@ mod tests {
         // without a look at U.
         let base = MemoryModel::as_printed();
         let raw = |cpi: f64| {
-            let servers = base.servers(System::Single);
-            let t: f64 = servers.iter().map(|s| s.visits * s.s * stretch(Service::Fixed, s.load / cpi)).sum();
+            let servers = base.servers(BusSystem::Single);
+            let t: f64 =
+                servers.iter().map(|s| s.visits * s.s * stretch(ServiceVariability::Fixed, s.load / cpi)).sum();
             base.cpi_inf + base.mr1 * t
         };
         let seen: Vec<f64> = std::iter::successors(Some(1.0), |&cpi| Some(raw(cpi))).take(1000).collect();
-        let exact = base.solve(System::Single, Service::Fixed).unwrap().cpi;
+        let exact = base.solve(BusSystem::Single, ServiceVariability::Fixed).unwrap().cpi;
         let steps = seen.iter().position(|x| (x / exact - 1.0).abs() < 1e-3);
         assert!(steps.is_none_or(|n| n > 10), "the paper says at most 10: {steps:?}");
     }
@@ -418,8 +425,8 @@ mod tests {
         ) {
             let base = if fitted { MemoryModel::fitted() } else { MemoryModel::as_printed() };
             let model = MemoryModel { mr1, mr2: mr1 * share, hro1: hro1 * (1.0 - share) * 0.999, fe, co, te, s_main, ..base };
-            let system = if multi { System::Multi } else { System::Single };
-            let service = if exponential { Service::Exponential } else { Service::Fixed };
+            let system = if multi { BusSystem::Multi } else { BusSystem::Single };
+            let service = if exponential { ServiceVariability::Exponential } else { ServiceVariability::Fixed };
             let answer = model.solve(system, service).unwrap();
             prop_assert!(answer.servers.iter().all(|s| (0.0..1.0).contains(&s.u)), "{answer:?}");
             let again = model.at(system, service, answer.cpi).unwrap();

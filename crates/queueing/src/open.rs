@@ -5,7 +5,7 @@ use crate::finite::erlang_b;
 
 /// The steady state of a queue that loses nobody.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Open {
+pub struct OpenQueue {
     /// Utilisation of a server, lambda / (c mu).
     pub rho: f64,
     /// Mean time waited before service.
@@ -18,10 +18,10 @@ pub struct Open {
     pub l: f64,
 }
 
-impl Open {
-    fn new(lambda: f64, rho: f64, w_q: f64, service: f64) -> Open {
+impl OpenQueue {
+    fn new(lambda: f64, rho: f64, w_q: f64, service: f64) -> OpenQueue {
         let w = w_q + service;
-        Open { rho, w_q, w, l_q: lambda * w_q, l: lambda * w }
+        OpenQueue { rho, w_q, w, l_q: lambda * w_q, l: lambda * w }
     }
 }
 
@@ -29,7 +29,7 @@ impl Open {
 ///
 /// # Errors
 /// [`QueueError::Rate`] for a rate that is not positive, [`QueueError::Unstable`] for rho >= 1.
-pub fn mm1(lambda: f64, mu: f64) -> Result<Open, QueueError> {
+pub fn mm1(lambda: f64, mu: f64) -> Result<OpenQueue, QueueError> {
     mg1(lambda, mu, 1.0)
 }
 
@@ -37,7 +37,7 @@ pub fn mm1(lambda: f64, mu: f64) -> Result<Open, QueueError> {
 ///
 /// # Errors
 /// As [`mm1`].
-pub fn md1(lambda: f64, mu: f64) -> Result<Open, QueueError> {
+pub fn md1(lambda: f64, mu: f64) -> Result<OpenQueue, QueueError> {
     mg1(lambda, mu, 0.0)
 }
 
@@ -46,10 +46,10 @@ pub fn md1(lambda: f64, mu: f64) -> Result<Open, QueueError> {
 ///
 /// # Errors
 /// As [`mm1`], and [`QueueError::Scv`] for an `scv` below 0.
-pub fn mg1(lambda: f64, mu: f64, scv: f64) -> Result<Open, QueueError> {
+pub fn mg1(lambda: f64, mu: f64, scv: f64) -> Result<OpenQueue, QueueError> {
     let rho = utilisation(lambda, mu, 1)?;
     let scv = positive(scv)?;
-    Ok(Open::new(lambda, rho, 0.5 * (1.0 + scv) * rho / (1.0 - rho) / mu, 1.0 / mu))
+    Ok(OpenQueue::new(lambda, rho, 0.5 * (1.0 + scv) * rho / (1.0 - rho) / mu, 1.0 / mu))
 }
 
 /// M/M/c: Poisson arrivals, exponential service, `servers` servers. w_q = C / (c mu - lambda), with
@@ -57,10 +57,10 @@ pub fn mg1(lambda: f64, mu: f64, scv: f64) -> Result<Open, QueueError> {
 ///
 /// # Errors
 /// As [`mm1`], and [`QueueError::NoServer`].
-pub fn mmc(lambda: f64, mu: f64, servers: u32) -> Result<Open, QueueError> {
+pub fn mmc(lambda: f64, mu: f64, servers: u32) -> Result<OpenQueue, QueueError> {
     let rho = utilisation(lambda, mu, servers)?;
     let w_q = erlang_c(lambda, mu, servers)? / (f64::from(servers) * mu - lambda);
-    Ok(Open::new(lambda, rho, w_q, 1.0 / mu))
+    Ok(OpenQueue::new(lambda, rho, w_q, 1.0 / mu))
 }
 
 /// Erlang's second formula: the probability that a customer of M/M/c has to wait,

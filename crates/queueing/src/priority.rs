@@ -5,7 +5,7 @@ use crate::open::erlang_c;
 
 /// The customers of one priority.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Class {
+pub struct PriorityClass {
     /// Rate of arrivals.
     pub lambda: f64,
     /// Rate of service.
@@ -16,7 +16,7 @@ pub struct Class {
 
 /// What the customers of one priority see.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Waits {
+pub struct PriorityWaits {
     /// Mean time not in service. Under preemption it includes interruptions.
     pub w_q: f64,
     /// Mean sojourn.
@@ -34,13 +34,13 @@ pub struct Waits {
 /// # Errors
 /// [`QueueError::Rate`], [`QueueError::Scv`], [`QueueError::Unstable`] where all classes together
 /// bring 1 or more, [`QueueError::NoClass`].
-pub fn mg1_priority(classes: &[Class]) -> Result<Vec<Waits>, QueueError> {
+pub fn mg1_priority(classes: &[PriorityClass]) -> Result<Vec<PriorityWaits>, QueueError> {
     let loads = loads(classes)?;
     let residual: f64 = classes.iter().map(half_second_moment).sum();
     let waits = classes.iter().zip(loads).map(|(class, (above, with))| {
         let w_q = residual / ((1.0 - above) * (1.0 - with));
         let w = w_q + 1.0 / class.mu;
-        Waits { w_q, w, l: class.lambda * w }
+        PriorityWaits { w_q, w, l: class.lambda * w }
     });
     Ok(waits.collect())
 }
@@ -53,13 +53,13 @@ pub fn mg1_priority(classes: &[Class]) -> Result<Vec<Waits>, QueueError> {
 ///
 /// # Errors
 /// As [`mg1_priority`].
-pub fn mg1_preemptive(classes: &[Class]) -> Result<Vec<Waits>, QueueError> {
+pub fn mg1_preemptive(classes: &[PriorityClass]) -> Result<Vec<PriorityWaits>, QueueError> {
     let loads = loads(classes)?;
     let mut residual = 0.0;
     let waits = classes.iter().zip(loads).map(|(class, (above, with))| {
         residual += half_second_moment(class);
         let w = 1.0 / (class.mu * (1.0 - above)) + residual / ((1.0 - above) * (1.0 - with));
-        Waits { w_q: w - 1.0 / class.mu, w, l: class.lambda * w }
+        PriorityWaits { w_q: w - 1.0 / class.mu, w, l: class.lambda * w }
     });
     Ok(waits.collect())
 }
@@ -72,7 +72,7 @@ pub fn mg1_preemptive(classes: &[Class]) -> Result<Vec<Waits>, QueueError> {
 ///
 /// # Errors
 /// As [`mg1_priority`], and [`QueueError::NoServer`].
-pub fn mmc_priority(lambdas: &[f64], mu: f64, servers: u32) -> Result<Vec<Waits>, QueueError> {
+pub fn mmc_priority(lambdas: &[f64], mu: f64, servers: u32) -> Result<Vec<PriorityWaits>, QueueError> {
     let lambdas = lambdas.iter().map(|&lambda| rate("lambda", lambda)).collect::<Result<Vec<f64>, _>>()?;
     if lambdas.is_empty() {
         return Err(QueueError::NoClass);
@@ -85,18 +85,18 @@ pub fn mmc_priority(lambdas: &[f64], mu: f64, servers: u32) -> Result<Vec<Waits>
         let w_q = wait / capacity / ((1.0 - above) * (1.0 - with));
         above = with;
         let w = w_q + 1.0 / mu;
-        Waits { w_q, w, l: lambda * w }
+        PriorityWaits { w_q, w, l: lambda * w }
     });
     Ok(waits.collect())
 }
 
 /// lambda E[S^2] / 2.
-fn half_second_moment(class: &Class) -> f64 {
+fn half_second_moment(class: &PriorityClass) -> f64 {
     0.5 * class.lambda * (1.0 + class.scv) / (class.mu * class.mu)
 }
 
 /// The load of the classes before each, and with it.
-fn loads(classes: &[Class]) -> Result<Vec<(f64, f64)>, QueueError> {
+fn loads(classes: &[PriorityClass]) -> Result<Vec<(f64, f64)>, QueueError> {
     if classes.is_empty() {
         return Err(QueueError::NoClass);
     }
@@ -117,8 +117,8 @@ mod tests {
     use crate::{mg1, mmc};
     use proptest::prelude::*;
 
-    fn class(lambda: f64, mu: f64, scv: f64) -> Class {
-        Class { lambda, mu, scv }
+    fn class(lambda: f64, mu: f64, scv: f64) -> PriorityClass {
+        PriorityClass { lambda, mu, scv }
     }
 
     #[test]
@@ -148,7 +148,7 @@ mod tests {
             shares in prop::collection::vec((0.01f64..1.0, 0.1f64..10.0, 0.0f64..4.0), 1..6), rho in 0.05f64..0.95,
         ) {
             let sum: f64 = shares.iter().map(|s| s.0).sum();
-            let classes: Vec<Class> =
+            let classes: Vec<PriorityClass> =
                 shares.iter().map(|&(share, mu, scv)| class(share / sum * rho * mu, mu, scv)).collect();
             let waits = mg1_priority(&classes).unwrap();
             let weighted: f64 = classes.iter().zip(&waits).map(|(c, w)| c.lambda / c.mu * w.w_q).sum();

@@ -13,9 +13,9 @@ use serde::Serialize;
 use units::{PacketId, Ps};
 
 use crate::layout::{RING_ENTRIES, Task, WARP_LANES};
-use crate::program::Share;
-use crate::protocol::{Ledger, Ring};
-use crate::{Program, RouterError};
+use crate::program::MemberWork;
+use crate::protocol::{Ledger, TaskRing};
+use crate::{RouterError, RouterProgram};
 
 /// How tasks are committed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -109,7 +109,7 @@ pub trait Backend {
     }
 
     /// Of a chain, what each member has done with what was taken; of one function nothing. Complete after the end.
-    fn shares(&self) -> Vec<Share> {
+    fn shares(&self) -> Vec<MemberWork> {
         Vec::new()
     }
 
@@ -159,7 +159,7 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
     fn fragments(&self) -> &[Packet] {
         (**self).fragments()
     }
-    fn shares(&self) -> Vec<Share> {
+    fn shares(&self) -> Vec<MemberWork> {
         (**self).shares()
     }
     fn cut(&self) -> u64 {
@@ -198,8 +198,8 @@ impl Watchdog {
 }
 
 /// Threads that work on tasks with the packet functions of `functions`, in their interleaved and prefetching form.
-pub struct Cpu {
-    shared: Arc<Shared>,
+pub struct CpuThreads {
+    shared: Arc<SharedTasks>,
     workers: Vec<JoinHandle<()>>,
     ledger: Ledger,
     commit: Commit,
@@ -211,14 +211,14 @@ pub struct Cpu {
     mtu: Option<u32>,
 }
 
-struct Shared {
-    ring: Ring<AtomicU64>,
+struct SharedTasks {
+    ring: TaskRing<AtomicU64>,
     packets: Box<[UnsafeCell<Packet>]>,
     verdicts: Box<[UnsafeCell<Option<Verdict>>]>,
     /// Where packets may become several: by slot, the fragments after the first.
     fragments: Box<[UnsafeCell<Vec<Packet>>]>,
     /// Of a chain: what the workers that have ended have done.
-    shares: Mutex<Vec<Share>>,
+    shares: Mutex<Vec<MemberWork>>,
     /// What took the place of the function that the workers began with, and how often that happened.
     replaced: Mutex<Option<Function>>,
     replacements: AtomicU64,
@@ -226,16 +226,16 @@ struct Shared {
 
 // SAFETY: a slot belongs to the host until a task with it is posted, then to the worker that draws that task's ticket, and to
 // the host again once the task is committed. The ring's words carry the order: see `protocol`.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for SharedTasks {}
 // SAFETY: as above.
-unsafe impl Send for Shared {}
+unsafe impl Send for SharedTasks {}
 
-impl Shared {
+impl SharedTasks {
     /// A worker ends, or its function is replaced: what it has done is added up, and how long each member of a chain took.
     fn leave(&self, function: &Function, times: &[Duration]) {
         let Function::Chain(chain) = function else { return };
         let Ok(mut all) = self.shares.lock() else { return };
-        let own = chain.shares().into_iter().zip(times).map(|(share, time)| Share {
+        let own = chain.shares().into_iter().zip(times).map(|(share, time)| MemberWork {
             name: share.name,
             packets: share.packets,
             dropped: share.dropped,
@@ -255,34 +255,34 @@ impl Shared {
 /// What a test may have happen to a task before it is done.
 pub type Hook = Arc<dyn Fn(Task) + Send + Sync>;
 
-impl Cpu {
+impl CpuThreads {
     /// `threads` workers, room for `slots` packets (a power of two), numbers of tasks from `base`.
     ///
     /// # Errors
     /// No threads, no slots.
     pub fn new(
-        program: &Program,
+        program: &RouterProgram,
         threads: usize,
         slots: u64,
         commit: Commit,
         deadline: Duration,
-    ) -> Result<Cpu, RouterError> {
-        Cpu::with_hook(program, threads, slots, commit, deadline, 0, None)
+    ) -> Result<CpuThreads, RouterError> {
+        CpuThreads::with_hook(program, threads, slots, commit, deadline, 0, None)
     }
 
-    /// As [`Cpu::new`], with tasks numbered from `base`, and something that happens before each task.
+    /// As [`CpuThreads::new`], with tasks numbered from `base`, and something that happens before each task.
     ///
     /// # Errors
-    /// As [`Cpu::new`].
+    /// As [`CpuThreads::new`].
     pub fn with_hook(
-        program: &Program,
+        program: &RouterProgram,
         threads: usize,
         slots: u64,
         commit: Commit,
         deadline: Duration,
         base: u64,
         hook: Option<Hook>,
-    ) -> Result<Cpu, RouterError> {
+    ) -> Result<CpuThreads, RouterError> {
         if !(1..=1024).contains(&threads) {
             let allowed = "allowed are 1 to 1024";
             return Err(RouterError::Setting { what: "threads", came: threads.to_string(), allowed });
@@ -291,8 +291,8 @@ impl Cpu {
             let allowed = "must be a power of two, up to 2^31";
             return Err(RouterError::Setting { what: "slots", came: slots.to_string(), allowed });
         }
-        let shared = Arc::new(Shared {
-            ring: Ring::new(RING_ENTRIES, base),
+        let shared = Arc::new(SharedTasks {
+            ring: TaskRing::new(RING_ENTRIES, base),
             packets: (0..slots).map(|_| UnsafeCell::default()).collect(),
             verdicts: (0..slots).map(|_| UnsafeCell::new(None)).collect(),
             fragments: (0..if program.mtu().is_some() { slots } else { 0 }).map(|_| UnsafeCell::default()).collect(),
@@ -307,7 +307,7 @@ impl Cpu {
             })
             .collect();
         let (ledger, watchdog) = (Ledger::new(RING_ENTRIES, base), Watchdog::new(deadline));
-        Ok(Cpu {
+        Ok(CpuThreads {
             shared,
             workers,
             ledger,
@@ -327,7 +327,7 @@ impl Cpu {
     ///
     /// # Errors
     /// Members of another number or with other names, or fragmentation of another MTU.
-    pub fn replace(&mut self, program: &Program) -> Result<(), RouterError> {
+    pub fn replace(&mut self, program: &RouterProgram) -> Result<(), RouterError> {
         if program.name() != self.name || program.mtu() != self.mtu {
             let (came, allowed) = (program.name(), "must be the functions that the backend was made for");
             return Err(RouterError::Setting { what: "function", came, allowed });
@@ -344,7 +344,7 @@ impl Cpu {
     }
 }
 
-fn work(shared: &Shared, mut function: Function, commit: Commit, hook: Option<&(dyn Fn(Task) + Send + Sync)>) {
+fn work(shared: &SharedTasks, mut function: Function, commit: Commit, hook: Option<&(dyn Fn(Task) + Send + Sync)>) {
     let (mut verdicts, mut ids) = (Vec::with_capacity(256), Vec::new());
     let cuts = !shared.fragments.is_empty();
     let mut seen = 0;
@@ -419,7 +419,7 @@ fn work(shared: &Shared, mut function: Function, commit: Commit, hook: Option<&(
     }
 }
 
-impl Backend for Cpu {
+impl Backend for CpuThreads {
     fn name(&self) -> &'static str {
         "cpu"
     }
@@ -494,7 +494,7 @@ impl Backend for Cpu {
         &self.fragments
     }
 
-    fn shares(&self) -> Vec<Share> {
+    fn shares(&self) -> Vec<MemberWork> {
         self.shared.shares.lock().map(|shares| shares.clone()).unwrap_or_default()
     }
 
@@ -515,7 +515,7 @@ impl Backend for Cpu {
     }
 }
 
-impl Drop for Cpu {
+impl Drop for CpuThreads {
     fn drop(&mut self) {
         self.shared.ring.stop(0);
     }

@@ -10,7 +10,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use functions::classify::Search;
+use functions::classify::RuleSearch;
 use functions::inspect::Method;
 use functions::lookup::Structure;
 use functions::{ChecksumCheck, PacketFunction, Verdict};
@@ -20,13 +20,13 @@ use serde::{Deserialize, Serialize};
 use traffic::{Blueprint, Load, SourceSpec};
 use units::{PacketId, PacketRate, Ps};
 
-use crate::backend::{Backend, Commit, Committed, Cpu};
-use crate::cuda::{Batch, BatchMode, Gpu, GpuSpec, Placement};
+use crate::backend::{Backend, Commit, Committed, CpuThreads};
+use crate::cuda::{BatchMode, Gpu, GpuSpec, KernelBatch, PacketPlacement};
 use crate::delay::Delays;
-use crate::persistent::{Persistent, Setup};
+use crate::persistent::{KernelSetup, Persistent};
 use crate::program::Methods;
-use crate::setup::{FunctionName, Functions, ProgramSpec, program, table, workers};
-use crate::{Program, RouterError};
+use crate::setup::{FunctionName, FunctionNames, ProgramSpec, program, table, workers};
+use crate::{RouterError, RouterProgram};
 
 /// Bytes of a frame that a slot holds: the headers that forwarding reads, in two lines with its margin.
 const FRAME_BYTES: usize = 94;
@@ -42,9 +42,9 @@ const MOST_GRAPHS: u64 = 1024;
 #[serde(deny_unknown_fields, default)]
 pub struct BenchSpec {
     /// What is done with each packet.
-    pub function: Functions,
+    pub function: FunctionNames,
     /// How rules are searched; linear if left out.
-    pub search: Option<Search>,
+    pub search: Option<RuleSearch>,
     /// How payloads are searched.
     pub method: Method,
     /// By what routes are looked up; DIR-24-8 if left out.
@@ -80,7 +80,7 @@ pub struct BenchSpec {
 impl Default for BenchSpec {
     fn default() -> BenchSpec {
         BenchSpec {
-            function: Functions::default(),
+            function: FunctionNames::default(),
             search: None,
             method: Method::default(),
             structure: None,
@@ -129,7 +129,7 @@ impl Way {
 
 /// A point of a curve.
 #[derive(Clone, Debug, Serialize)]
-pub struct Point {
+pub struct BenchPoint {
     /// cpu, zero_copy, resident, batch, streams or graph.
     pub mode: &'static str,
     /// Workers of the CPU; 0 on a GPU.
@@ -156,7 +156,7 @@ pub struct Point {
     pub wrong: u64,
 }
 
-impl Point {
+impl BenchPoint {
     /// The columns of the CSV.
     pub const COLUMNS: &str =
         "mode,threads,batch,offered_mpps,carried_mpps,sustained,mean_us,p50_us,p99_us,iqr_us,packets,wrong";
@@ -166,7 +166,7 @@ impl Point {
         let number = |value: Option<f64>| value.map_or(String::new(), |value| format!("{value:.4}"));
         let delays = [self.mean_us, self.p50_us, self.p99_us, self.iqr_us].map(number).join(",");
         let (offered, carried) = (number(self.offered_mpps), self.carried_mpps);
-        let Point { mode, threads, batch, sustained, packets, wrong, .. } = self;
+        let BenchPoint { mode, threads, batch, sustained, packets, wrong, .. } = self;
         format!("{mode},{threads},{batch},{offered},{carried:.4},{sustained},{delays},{packets},{wrong}")
     }
 }
@@ -186,7 +186,7 @@ pub struct Benched {
 ///
 /// # Errors
 /// Settings, files, traffic or tables that cannot be used; a backend that fails, but for a GPU that is not there.
-pub fn bench(spec: &BenchSpec, mut each: impl FnMut(&Point) -> bool) -> Result<Benched, RouterError> {
+pub fn bench(spec: &BenchSpec, mut each: impl FnMut(&BenchPoint) -> bool) -> Result<Benched, RouterError> {
     let mut done = Benched::default();
     if !spec.packets.is_power_of_two() || !(1 << 10..=1 << 24).contains(&spec.packets) {
         let allowed = "must be a power of two from 2^10 to 2^24";
@@ -231,7 +231,7 @@ pub fn bench(spec: &BenchSpec, mut each: impl FnMut(&Point) -> bool) -> Result<B
     // What a slot holds: of payloads all that there is of the longest.
     let longest = packets.iter().map(|packet| packet.data.len()).max().unwrap_or(0);
     let frame_bytes = if program.reads_payloads() { longest.max(FRAME_BYTES) } else { FRAME_BYTES };
-    let bench = Bench { spec, program: &program, packets: &packets, expected: &expected, frame_bytes };
+    let bench = RouterBench { spec, program: &program, packets: &packets, expected: &expected, frame_bytes };
     for way in ways {
         for &batch in &spec.batches {
             let most = bench.point(way, batch, None)?;
@@ -268,7 +268,7 @@ fn packets(spec: &BenchSpec, table: &traffic::Table) -> Result<Vec<Packet>, Rout
 }
 
 /// What is to become of each packet, and how many fragments it is to have beside the first.
-fn verdicts(program: &Program, packets: &[Packet]) -> Vec<(Verdict, usize)> {
+fn verdicts(program: &RouterProgram, packets: &[Packet]) -> Vec<(Verdict, usize)> {
     let (mut function, mut expected) = (program.function().clone(), Vec::with_capacity(packets.len()));
     for burst in packets.chunks(1024) {
         let (mut burst, mut verdicts, first) = (burst.to_vec(), Vec::new(), expected.len());
@@ -282,27 +282,30 @@ fn verdicts(program: &Program, packets: &[Packet]) -> Vec<(Verdict, usize)> {
     expected
 }
 
-struct Bench<'a> {
+struct RouterBench<'a> {
     spec: &'a BenchSpec,
-    program: &'a Program,
+    program: &'a RouterProgram,
     packets: &'a [Packet],
     expected: &'a [(Verdict, usize)],
     frame_bytes: usize,
 }
 
-impl Bench<'_> {
+impl RouterBench<'_> {
     fn backend(&self, way: Way, batch: u32, slots: u64) -> Result<Box<dyn Backend>, RouterError> {
         let deadline = Duration::try_from_secs_f64(self.spec.deadline_s).unwrap_or(Duration::from_secs(5));
         let frame_bytes = self.frame_bytes;
-        let setup = Setup { slots, frame_bytes, commit: Commit::Device, deadline, base: 0 };
+        let setup = KernelSetup { slots, frame_bytes, commit: Commit::Device, deadline, base: 0 };
         let gpu = |placement| GpuSpec { library: self.spec.driver.clone(), placement, ..GpuSpec::default() };
         let persistent = |placement| Persistent::new(Gpu::open(&gpu(placement))?, self.program, setup);
-        let batches =
-            |mode| Batch::new(&gpu(Placement::Resident), self.program, mode, batch, slots, frame_bytes, deadline);
+        let batches = |mode| {
+            KernelBatch::new(&gpu(PacketPlacement::Resident), self.program, mode, batch, slots, frame_bytes, deadline)
+        };
         Ok(match way {
-            Way::Cpu(threads) => Box::new(Cpu::new(self.program, threads as usize, slots, setup.commit, deadline)?),
-            Way::ZeroCopy => Box::new(persistent(Placement::ZeroCopy)?),
-            Way::Resident => Box::new(persistent(Placement::Resident)?),
+            Way::Cpu(threads) => {
+                Box::new(CpuThreads::new(self.program, threads as usize, slots, setup.commit, deadline)?)
+            }
+            Way::ZeroCopy => Box::new(persistent(PacketPlacement::ZeroCopy)?),
+            Way::Resident => Box::new(persistent(PacketPlacement::Resident)?),
             Way::Batch => Box::new(batches(BatchMode::Serial)?),
             Way::Streams => Box::new(batches(BatchMode::Streams)?),
             Way::Graph => Box::new(batches(BatchMode::Graph)?),
@@ -310,7 +313,7 @@ impl Bench<'_> {
     }
 
     /// One run; without a rate all packets are there at once.
-    fn point(&self, way: Way, batch: u32, mpps: Option<f64>) -> Result<Point, RouterError> {
+    fn point(&self, way: Way, batch: u32, mpps: Option<f64>) -> Result<BenchPoint, RouterError> {
         let mut count = self.packets.len() as u64;
         if way == Way::Graph {
             count = count.min(MOST_GRAPHS * u64::from(batch));
@@ -331,7 +334,7 @@ impl Bench<'_> {
         }
         let delay = measured.delays.summary();
         let (mode, threads) = way.named();
-        Ok(Point {
+        Ok(BenchPoint {
             mode,
             threads,
             batch,
@@ -350,7 +353,7 @@ impl Bench<'_> {
 
 /// What one run took.
 #[derive(Clone, Debug)]
-pub struct Measured {
+pub struct BenchTimes {
     /// Packets.
     pub packets: u64,
     /// From the first packet's arrival to the last commit.
@@ -361,7 +364,7 @@ pub struct Measured {
     pub delays: Delays,
 }
 
-impl Measured {
+impl BenchTimes {
     /// Millions of packets a second of wall time.
     pub fn carried_mpps(&self) -> f64 {
         self.packets as f64 / self.wall.as_secs_f64().max(1e-9) / 1e6
@@ -375,12 +378,17 @@ impl Measured {
 ///
 /// # Errors
 /// The backend fails.
-pub fn measure(backend: &mut dyn Backend, count: u64, batch: u32, mpps: Option<f64>) -> Result<Measured, RouterError> {
+pub fn measure(
+    backend: &mut dyn Backend,
+    count: u64,
+    batch: u32,
+    mpps: Option<f64>,
+) -> Result<BenchTimes, RouterError> {
     // Whoever starts threads has them by then; before the clock starts, since no packet waits for it.
     std::thread::sleep(SETTLING);
     let start = Instant::now();
     let gap = mpps.map(|mpps| 1e3 / mpps);
-    let mut watch = Watch { batch: u64::from(batch).min(count), gap, ..Watch::default() };
+    let mut watch = CommitWatch { batch: u64::from(batch).min(count), gap, ..CommitWatch::default() };
     let (mut ready, mut posted, mut out) = (0, 0, Vec::new());
     while watch.committed < count {
         let now = start.elapsed().as_nanos() as f64;
@@ -402,12 +410,12 @@ pub fn measure(backend: &mut dyn Backend, count: u64, batch: u32, mpps: Option<f
         let now = start.elapsed();
         out.drain(..).for_each(|done| watch.see(done, now));
     }
-    Ok(Measured { packets: count, wall: watch.last, sustained: watch.sustained(), delays: watch.delays })
+    Ok(BenchTimes { packets: count, wall: watch.last, sustained: watch.sustained(), delays: watch.delays })
 }
 
 /// Sees packets committed.
 #[derive(Default)]
-struct Watch {
+struct CommitWatch {
     batch: u64,
     /// Nanoseconds between arrivals.
     gap: Option<f64>,
@@ -418,7 +426,7 @@ struct Watch {
     delays: Delays,
 }
 
-impl Watch {
+impl CommitWatch {
     fn see(&mut self, done: Committed, now: Duration) {
         self.committed += u64::from(done.count);
         self.last = now;

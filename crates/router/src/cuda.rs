@@ -1,8 +1,8 @@
 //! Kernels on a GPU.
 //!
-//! - [`Gpu`] is a [`Machine`](crate::Machine): the persistent kernel on packets in pinned host memory (zero copy), or in the
+//! - [`Gpu`] is a [`KernelMachine`](crate::KernelMachine): the persistent kernel on packets in pinned host memory (zero copy), or in the
 //!   GPU's own memory (resident), which is what an integrated chip or a NIC that writes to the GPU would give.
-//! - [`Batch`] is the baseline: a kernel a batch, copied there and back; one batch at a time, three streams, or a graph.
+//! - [`KernelBatch`] is the baseline: a kernel a batch, copied there and back; one batch at a time, three streams, or a graph.
 //!
 //! The driver is loaded at run time ([`LIBRARY`]); the kernels are shipped as PTX, which it compiles for the GPU it finds.
 //! Before a kernel stays everything is allocated and loaded: later calls could wait for it for ever.
@@ -13,9 +13,9 @@ mod batch;
 mod driver;
 mod gpu;
 
-pub use batch::{Batch, BatchMode};
+pub use batch::{BatchMode, KernelBatch};
 pub use driver::{LIBRARY, NEEDED};
-pub use gpu::{Gpu, GpuSpec, Offer, Placement, probe};
+pub use gpu::{Gpu, GpuSpec, Offer, PacketPlacement, probe};
 
 /// The kernels as PTX, made by `nvcc` of CUDA 13.0 from `kernels/router.cu`: see `tests/python/test_kernels.py`.
 pub const PTX: &str = include_str!("../kernels/router.ptx");

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::layout::Left;
+use crate::layout::KernelExit;
 
 /// Why a router cannot start, or had to stop.
 #[derive(Debug, thiserror::Error)]
@@ -94,7 +94,7 @@ pub enum RouterError {
         /// Which.
         backend: &'static str,
         /// What it said.
-        why: Left,
+        why: KernelExit,
     },
     /// The kernel does not leave.
     #[error(

@@ -26,7 +26,7 @@ use units::Ps;
 
 use crate::RouterError;
 use crate::sink::InterfaceSink;
-use crate::source::{Next, Source};
+use crate::source::{FrameSource, NextFrame};
 
 /// The longest frame that is taken by a call.
 const FRAME_BYTES: usize = 1 << 16;
@@ -168,7 +168,7 @@ fn since(start: Instant, at: Instant) -> Ps {
 /// A raw socket on a network interface: frames as they come, a call each, and frames sent as they are.
 ///
 /// Frames that this host sends by the interface are passed over: a router does not route what it sends.
-pub struct Interface {
+pub struct RawSocket {
     bound: Bound,
     buffer: Vec<u8>,
     tagged: Vec<u8>,
@@ -181,17 +181,17 @@ pub struct Interface {
 #[repr(C, align(8))]
 struct Beside([u8; 64]);
 
-impl Interface {
-    /// Opens interface `name`; [`Source::next`] gives [`Next::End`] once `stop` is set.
+impl RawSocket {
+    /// Opens interface `name`; [`FrameSource::next`] gives [`NextFrame::End`] once `stop` is set.
     ///
     /// # Errors
     /// There is no such interface, or no right to raw sockets.
-    pub fn open(name: &str, stop: Arc<AtomicBool>) -> Result<Interface, RouterError> {
+    pub fn open(name: &str, stop: Arc<AtomicBool>) -> Result<RawSocket, RouterError> {
         let (bound, index) = Bound::open(name)?;
         bound.set(libc::PACKET_AUXDATA, &1i32, "asking for VLAN tags")?;
         bound.bind(index)?;
         let buffer = vec![0; FRAME_BYTES];
-        Ok(Interface { bound, buffer, tagged: Vec::new(), start: Instant::now(), stop, taken: 0 })
+        Ok(RawSocket { bound, buffer, tagged: Vec::new(), start: Instant::now(), stop, taken: 0 })
     }
 
     /// The same socket, to send by.
@@ -217,8 +217,8 @@ impl Interface {
     }
 }
 
-impl Source for Interface {
-    fn next(&mut self, packet: &mut Packet) -> Result<Next, RouterError> {
+impl FrameSource for RawSocket {
+    fn next(&mut self, packet: &mut Packet) -> Result<NextFrame, RouterError> {
         loop {
             // SAFETY: all zero is a value of both.
             let (mut from, mut message): (libc::sockaddr_ll, libc::msghdr) = unsafe { (zeroed(), zeroed()) };
@@ -235,8 +235,8 @@ impl Source for Interface {
             if came < 0 {
                 let error = io::Error::last_os_error();
                 return match error.kind() {
-                    io::ErrorKind::WouldBlock if self.stop.load(Ordering::Relaxed) => Ok(Next::End),
-                    io::ErrorKind::WouldBlock => Ok(Next::NotYet),
+                    io::ErrorKind::WouldBlock if self.stop.load(Ordering::Relaxed) => Ok(NextFrame::End),
+                    io::ErrorKind::WouldBlock => Ok(NextFrame::NotYet),
                     io::ErrorKind::Interrupted => continue,
                     _ => Err(failed(&self.bound.name, "receiving", error)),
                 };
@@ -244,13 +244,13 @@ impl Source for Interface {
             if from.sll_pkttype == libc::PACKET_OUTGOING {
                 continue;
             }
-            let (bytes, tag) = (came as usize, Interface::tag(&message));
+            let (bytes, tag) = (came as usize, RawSocket::tag(&message));
             let frame = &self.buffer[..bytes.min(self.buffer.len())];
             set_frame(packet, frame, bytes as u32, tag, &mut self.tagged);
             packet.id = units::PacketId(self.taken);
             packet.arrival = since(self.start, Instant::now());
             self.taken += 1;
-            return Ok(Next::Packet);
+            return Ok(NextFrame::Packet);
         }
     }
 
@@ -301,7 +301,7 @@ const BLOCK_BYTES: usize = 256 << 10;
 const FRAME_STEP: usize = 2048;
 
 /// A network interface by a ring that the kernel shares.
-pub struct Ring {
+pub struct PacketRing {
     bound: Bound,
     memory: NonNull<u8>,
     blocks: usize,
@@ -321,15 +321,15 @@ pub struct Ring {
 }
 
 // SAFETY: the memory is this value's alone, apart from the kernel, and nothing of it depends on the thread.
-unsafe impl Send for Ring {}
+unsafe impl Send for PacketRing {}
 
-impl Ring {
-    /// Opens interface `name`; [`Source::next`] gives [`Next::End`] once `stop` is set and no block that
+impl PacketRing {
+    /// Opens interface `name`; [`FrameSource::next`] gives [`NextFrame::End`] once `stop` is set and no block that
     /// the kernel has handed over is left.
     ///
     /// # Errors
     /// There is no such interface, no right to raw sockets, no memory for the ring.
-    pub fn open(name: &str, spec: &RingSpec, stop: Arc<AtomicBool>) -> Result<Ring, RouterError> {
+    pub fn open(name: &str, spec: &RingSpec, stop: Arc<AtomicBool>) -> Result<PacketRing, RouterError> {
         spec.check()?;
         let (bound, index) = Bound::open(name)?;
         let blocks = ((spec.mib as usize) << 20) / BLOCK_BYTES;
@@ -361,7 +361,7 @@ impl Ring {
             _ => return Err(failed(name, "mapping the ring", io::Error::last_os_error())),
         };
         let now = Instant::now();
-        let ring = Ring {
+        let ring = PacketRing {
             bound,
             memory,
             blocks,
@@ -470,15 +470,15 @@ impl Ring {
     }
 }
 
-impl Source for Ring {
-    fn next(&mut self, packet: &mut Packet) -> Result<Next, RouterError> {
+impl FrameSource for PacketRing {
+    fn next(&mut self, packet: &mut Packet) -> Result<NextFrame, RouterError> {
         loop {
             if self.left == 0 && !self.take_over() {
                 if self.stop.load(Ordering::Relaxed) {
-                    return Ok(Next::End);
+                    return Ok(NextFrame::End);
                 }
                 self.look()?;
-                return Ok(Next::NotYet);
+                return Ok(NextFrame::NotYet);
             }
             // A block that the timeout has handed over may be empty.
             if self.left > 0 {
@@ -506,7 +506,7 @@ impl Source for Ring {
                 if own {
                     continue;
                 }
-                return Ok(Next::Packet);
+                return Ok(NextFrame::Packet);
             }
             self.give_back();
         }
@@ -529,7 +529,7 @@ impl Source for Ring {
     }
 }
 
-impl Drop for Ring {
+impl Drop for PacketRing {
     fn drop(&mut self) {
         // SAFETY: the mapping of `open`, which nobody else has.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), self.blocks * BLOCK_BYTES) };

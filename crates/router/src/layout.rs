@@ -75,7 +75,7 @@ pub(crate) const fn unused_word(place: u64, base: u64, entries: u64) -> u64 {
 
 /// Why a kernel has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
+pub enum KernelExit {
     /// It was asked to.
     Asked,
     /// It did not hear of the host for longer than its deadline.
@@ -88,27 +88,29 @@ pub enum Left {
     Unknown(u64),
 }
 
-impl Left {
-    pub(crate) fn of(word: u64) -> Option<Left> {
+impl KernelExit {
+    pub(crate) fn of(word: u64) -> Option<KernelExit> {
         Some(match word {
             0 => return None,
-            1 => Left::Asked,
-            2 => Left::HostSilent,
-            3 => Left::DispatcherSilent,
-            4 => Left::Overrun,
-            other => Left::Unknown(other),
+            1 => KernelExit::Asked,
+            2 => KernelExit::HostSilent,
+            3 => KernelExit::DispatcherSilent,
+            4 => KernelExit::Overrun,
+            other => KernelExit::Unknown(other),
         })
     }
 }
 
-impl fmt::Display for Left {
+impl fmt::Display for KernelExit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Left::Asked => f.write_str("it was asked to"),
-            Left::HostSilent => f.write_str("it heard nothing of the host within its deadline"),
-            Left::DispatcherSilent => f.write_str("its workers heard nothing of its dispatcher within their deadline"),
-            Left::Overrun => f.write_str("the task FIFO was written over uncommitted tasks"),
-            Left::Unknown(word) => write!(f, "status {word}"),
+            KernelExit::Asked => f.write_str("it was asked to"),
+            KernelExit::HostSilent => f.write_str("it heard nothing of the host within its deadline"),
+            KernelExit::DispatcherSilent => {
+                f.write_str("its workers heard nothing of its dispatcher within their deadline")
+            }
+            KernelExit::Overrun => f.write_str("the task FIFO was written over uncommitted tasks"),
+            KernelExit::Unknown(word) => write!(f, "status {word}"),
         }
     }
 }
@@ -134,7 +136,7 @@ pub struct Descriptor {
 /// The shared packet memory.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Packets {
+pub struct PacketRegion {
     /// [`Descriptor`]s.
     pub descriptors: u64,
     /// Slots.
@@ -159,7 +161,7 @@ pub struct Packets {
 /// A function's tables.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
-pub struct Tables {
+pub struct KernelTables {
     /// tbl24 of IPv4.
     pub tbl24: u64,
     /// tbl8 of IPv4.
@@ -236,7 +238,7 @@ pub struct Members {
     /// A bit for each that chooses a port.
     pub routes: u32,
     /// Their tables.
-    pub member: [Tables; MOST_MEMBERS],
+    pub member: [KernelTables; MOST_MEMBERS],
 }
 
 /// Everything the persistent kernel is given.
@@ -246,7 +248,7 @@ pub struct Router {
     /// The functions.
     pub program: Members,
     /// The packets.
-    pub packets: Packets,
+    pub packets: PacketRegion,
     /// The task FIFO, in host memory.
     pub fifo: u64,
     /// What the host tells, in host memory.
@@ -290,7 +292,7 @@ pub struct Touch {
 /// Where references are recorded.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Trace {
+pub struct TraceBuffer {
     pub(crate) touches: *mut Touch,
     pub(crate) capacity: u64,
     pub(crate) count: u64,
@@ -307,13 +309,13 @@ mod tests {
     fn both_sides_have_the_same_layout() {
         let ours = [
             size_of::<Descriptor>(),
-            size_of::<Packets>(),
-            size_of::<Tables>(),
+            size_of::<PacketRegion>(),
+            size_of::<KernelTables>(),
             size_of::<Router>(),
             offset_of!(Router, fifo),
             offset_of!(Router, base),
             offset_of!(Router, commit),
-            offset_of!(Tables, entry_bytes),
+            offset_of!(KernelTables, entry_bytes),
             size_of::<Touch>(),
             RING_ENTRIES as usize,
             STATE_WORDS,
@@ -321,12 +323,12 @@ mod tests {
             STATUS_WORDS,
             size_of::<Members>(),
             offset_of!(Members, member),
-            offset_of!(Tables, lists),
+            offset_of!(KernelTables, lists),
             usize::from(REGIONS_A_MEMBER),
-            offset_of!(Packets, parts),
-            offset_of!(Packets, part_bytes),
-            offset_of!(Tables, leaves),
-            offset_of!(Tables, mtu),
+            offset_of!(PacketRegion, parts),
+            offset_of!(PacketRegion, part_bytes),
+            offset_of!(KernelTables, leaves),
+            offset_of!(KernelTables, mtu),
         ];
         for (which, ours) in ours.into_iter().enumerate() {
             assert_eq!(twin_layout(which as u32) as usize, ours, "item {which}");

@@ -1,14 +1,14 @@
 //! A router that runs: packets from a source through packet functions to a sink, on CPU threads or on a GPU.
 //!
-//! - A [`Backend`] takes tasks of up to 32 packets and commits them: [`Cpu`] with the packet functions of `functions`, a
-//!   [`Persistent`] kernel on a [`Machine`], or a kernel a batch ([`cuda::Batch`]).
-//! - A [`Machine`] is a place where the kernels of `kernels/` run: a GPU ([`cuda::Gpu`]), or threads of this host
+//! - A [`Backend`] takes tasks of up to 32 packets and commits them: [`CpuThreads`] with the packet functions of `functions`, a
+//!   [`Persistent`] kernel on a [`KernelMachine`], or a kernel a batch ([`cuda::KernelBatch`]).
+//! - A [`KernelMachine`] is a place where the kernels of `kernels/` run: a GPU ([`cuda::Gpu`]), or threads of this host
 //!   ([`Twin`]), compiled from the same source.
 //! - [`protocol`] is how tasks reach workers and come back in order: the task FIFO and the delay commit queue of Hermes.
-//! - [`route()`] connects a [`Source`](source::Source), a backend and a [`Sink`](sink::Sink), and measures.
+//! - [`route()`] connects a [`FrameSource`](source::FrameSource), a backend and a [`FrameSink`](sink::FrameSink), and measures.
 //!
 //! Left out: receive side scaling over several sources, IP options beyond their checksum, ICMP errors, updates of tables
-//! while packets are routed by a kernel ([`Cpu::replace`] has them for threads).
+//! while packets are routed by a kernel ([`CpuThreads::replace`] has them for threads).
 //!
 //! **Source**: Y. Zhu, Y. Deng, Y. Chen, "Hermes: An Integrated CPU/GPU Microarchitecture for IP Routing", DAC 2011. What it
 //! proposed as hardware, a task FIFO, warps of 32 packets and in-order commit, is built here on a kernel that stays.
@@ -32,10 +32,10 @@ pub mod setup;
 pub mod sink;
 pub mod source;
 
-pub use backend::{Backend, Commit, Committed, Cpu};
+pub use backend::{Backend, Commit, Committed, CpuThreads};
 pub use error::RouterError;
 pub use lowering::Lowering;
-pub use machine::{Machine, Twin};
+pub use machine::{KernelMachine, Twin};
 pub use persistent::Persistent;
-pub use program::Program;
-pub use route::{Options, Report, route};
+pub use program::RouterProgram;
+pub use route::{RouteOptions, RouteReport, route};

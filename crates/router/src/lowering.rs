@@ -10,7 +10,7 @@ use crate::layout::{Members, Touch};
 use crate::machine::Twin;
 use crate::memory::{Fragments, PacketMemory};
 use crate::program::verdict_of;
-use crate::{Program, RouterError};
+use crate::{RouterError, RouterProgram};
 
 /// A packet function as the kernels have it.
 pub struct Lowering {
@@ -21,7 +21,7 @@ pub struct Lowering {
     /// Owns the memory.
     _machine: Twin,
     /// Owns the tables.
-    _program: Program,
+    _program: RouterProgram,
 }
 
 impl Lowering {
@@ -29,7 +29,7 @@ impl Lowering {
     ///
     /// # Errors
     /// No memory.
-    pub fn new(program: &Program, burst: usize, frame_bytes: usize) -> Result<Lowering, RouterError> {
+    pub fn new(program: &RouterProgram, burst: usize, frame_bytes: usize) -> Result<Lowering, RouterError> {
         let (mut machine, program) = (Twin::new(1), program.clone());
         let memory = PacketMemory::new(&mut machine, &program, burst.max(1).next_power_of_two() as u64, frame_bytes)?;
         let members = program.place(&mut machine)?;

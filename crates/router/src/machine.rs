@@ -9,11 +9,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::RouterError;
-use crate::layout::{Members, Packets, Router, Touch, Trace};
-use crate::memory::Shared;
+use crate::layout::{Members, PacketRegion, Router, Touch, TraceBuffer};
+use crate::memory::SharedMemory;
 
 /// Memory, and a kernel that stays.
-pub trait Machine: Send {
+pub trait KernelMachine: Send {
     /// The backend's name.
     fn name(&self) -> &'static str;
 
@@ -21,13 +21,13 @@ pub trait Machine: Send {
     ///
     /// # Errors
     /// No memory.
-    fn shared(&mut self, what: &str, bytes: usize) -> Result<Shared, RouterError>;
+    fn shared(&mut self, what: &str, bytes: usize) -> Result<SharedMemory, RouterError>;
 
     /// Zeroed memory for packets, which the host fills: shared, or a device's own with a copy for the host.
     ///
     /// # Errors
     /// No memory.
-    fn packets(&mut self, what: &str, bytes: usize) -> Result<Shared, RouterError> {
+    fn packets(&mut self, what: &str, bytes: usize) -> Result<SharedMemory, RouterError> {
         self.shared(what, bytes)
     }
 
@@ -40,7 +40,7 @@ pub trait Machine: Send {
     ///
     /// # Errors
     /// The device fails.
-    fn upload(&mut self, _memory: &Shared, _at: usize, _bytes: usize) -> Result<(), RouterError> {
+    fn upload(&mut self, _memory: &SharedMemory, _at: usize, _bytes: usize) -> Result<(), RouterError> {
         Ok(())
     }
 
@@ -48,7 +48,7 @@ pub trait Machine: Send {
     ///
     /// # Errors
     /// The device fails.
-    fn download(&mut self, _memory: &Shared, _at: usize, _bytes: usize) -> Result<(), RouterError> {
+    fn download(&mut self, _memory: &SharedMemory, _at: usize, _bytes: usize) -> Result<(), RouterError> {
         Ok(())
     }
 
@@ -56,7 +56,7 @@ pub trait Machine: Send {
     ///
     /// # Safety
     /// Nobody uses it any more.
-    unsafe fn release(&mut self, memory: Shared);
+    unsafe fn release(&mut self, memory: SharedMemory);
 
     /// Zeroed memory near the kernel, which the host does not see.
     ///
@@ -99,14 +99,14 @@ pub trait Machine: Send {
 }
 
 unsafe extern "C" {
-    fn wirespeed_router_warp(router: *const Router, warp: u32, any: u32, trace: *mut Trace);
+    fn wirespeed_router_warp(router: *const Router, warp: u32, any: u32, trace: *mut TraceBuffer);
     fn wirespeed_router_batch(
         program: *const Members,
-        packets: *const Packets,
+        packets: *const PacketRegion,
         first: u64,
         count: u32,
         any: u32,
-        trace: *mut Trace,
+        trace: *mut TraceBuffer,
     );
 }
 
@@ -179,13 +179,13 @@ impl Twin {
     /// Both tell of memory that is there and that nobody else uses, with every packet of the batch in its slot.
     pub(crate) unsafe fn batch(
         (program, any): (&Members, bool),
-        packets: &Packets,
+        packets: &PacketRegion,
         first: u64,
         count: u32,
         record: usize,
     ) -> (Vec<Touch>, bool) {
         let mut touches = vec![Touch::default(); record];
-        let mut trace = Trace { touches: touches.as_mut_ptr(), capacity: record as u64, count: 0 };
+        let mut trace = TraceBuffer { touches: touches.as_mut_ptr(), capacity: record as u64, count: 0 };
         let to = if record == 0 { std::ptr::null_mut() } else { &raw mut trace };
         // SAFETY: as the caller promises.
         unsafe { wirespeed_router_batch(program, packets, first, count, u32::from(any), to) };
@@ -194,17 +194,17 @@ impl Twin {
     }
 }
 
-impl Machine for Twin {
+impl KernelMachine for Twin {
     fn name(&self) -> &'static str {
         "twin"
     }
 
-    fn shared(&mut self, what: &str, bytes: usize) -> Result<Shared, RouterError> {
+    fn shared(&mut self, what: &str, bytes: usize) -> Result<SharedMemory, RouterError> {
         let host = self.block(what, bytes)?;
-        Ok(Shared { host, device: host.as_ptr() as u64, bytes })
+        Ok(SharedMemory { host, device: host.as_ptr() as u64, bytes })
     }
 
-    unsafe fn release(&mut self, memory: Shared) {
+    unsafe fn release(&mut self, memory: SharedMemory) {
         if let Some(at) = self.blocks.iter().position(|(block, _)| *block == memory.host) {
             let (block, layout) = self.blocks.swap_remove(at);
             // SAFETY: allocated with this layout, and no longer used, as the caller promises.
@@ -237,7 +237,7 @@ impl Machine for Twin {
             let (left, lost, all) = (self.left.clone(), self.lost.clone(), self.touches.clone());
             self.threads.push(std::thread::spawn(move || {
                 let mut touches = vec![Touch::default(); record];
-                let mut trace = Trace { touches: touches.as_mut_ptr(), capacity: record as u64, count: 0 };
+                let mut trace = TraceBuffer { touches: touches.as_mut_ptr(), capacity: record as u64, count: 0 };
                 let to = if record == 0 { std::ptr::null_mut() } else { &raw mut trace };
                 // SAFETY: the memory that the router names lives until the threads have ended: see `join`.
                 unsafe { wirespeed_router_warp(&router, warp, u32::from(any), to) };

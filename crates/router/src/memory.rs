@@ -11,14 +11,14 @@ use std::ptr::NonNull;
 use functions::fragment::{assemble, part_bytes};
 use packet::{L3, Packet};
 
-use crate::layout::{Descriptor, FRAME_OFFSET, Packets, SLOT_MARGIN};
-use crate::machine::Machine;
+use crate::layout::{Descriptor, FRAME_OFFSET, PacketRegion, SLOT_MARGIN};
+use crate::machine::KernelMachine;
 use crate::program::is_cut;
-use crate::{Program, RouterError};
+use crate::{RouterError, RouterProgram};
 
 /// Memory that the host and a device see, each by its own address.
 #[derive(Clone, Copy, Debug)]
-pub struct Shared {
+pub struct SharedMemory {
     /// As the host sees it.
     pub host: NonNull<u8>,
     /// As the device sees it.
@@ -28,13 +28,13 @@ pub struct Shared {
 }
 
 // SAFETY: an address; who uses it follows the protocol of the ring that it belongs to.
-unsafe impl Send for Shared {}
+unsafe impl Send for SharedMemory {}
 
 /// Zeroed memory for packets or rings, seen by host and device: `RMalloc`.
 ///
 /// # Errors
 /// No memory.
-pub fn rmalloc(machine: &mut impl Machine, what: &str, bytes: usize) -> Result<Shared, RouterError> {
+pub fn rmalloc(machine: &mut impl KernelMachine, what: &str, bytes: usize) -> Result<SharedMemory, RouterError> {
     machine.packets(what, bytes)
 }
 
@@ -42,7 +42,7 @@ pub fn rmalloc(machine: &mut impl Machine, what: &str, bytes: usize) -> Result<S
 ///
 /// # Safety
 /// Neither host nor device uses it any more.
-pub unsafe fn rfree(machine: &mut impl Machine, memory: Shared) {
+pub unsafe fn rfree(machine: &mut impl KernelMachine, memory: SharedMemory) {
     // SAFETY: as the caller promises.
     unsafe { machine.release(memory) }
 }
@@ -50,12 +50,12 @@ pub unsafe fn rfree(machine: &mut impl Machine, memory: Shared) {
 /// Packets in shared memory: number `n` in slot `n` modulo the number of slots.
 #[derive(Debug)]
 pub(crate) struct PacketMemory {
-    pub(crate) descriptors: Shared,
-    pub(crate) slots: Shared,
-    pub(crate) verdicts: Shared,
-    pub(crate) classes: Shared,
+    pub(crate) descriptors: SharedMemory,
+    pub(crate) slots: SharedMemory,
+    pub(crate) verdicts: SharedMemory,
+    pub(crate) classes: SharedMemory,
     /// Of fragmentation: what fragments are put together from, and bytes of a slot's part of it.
-    parts: Option<(Shared, usize)>,
+    parts: Option<(SharedMemory, usize)>,
     pub(crate) count: u64,
     pub(crate) stride: usize,
     /// Packets of whose frames only a part had room, where a verdict depends on all of it.
@@ -68,8 +68,8 @@ pub(crate) struct PacketMemory {
 impl PacketMemory {
     /// `count` slots, a power of two, each for frames of up to `frame_bytes`; of longer ones the first part.
     pub(crate) fn new(
-        machine: &mut impl Machine,
-        program: &Program,
+        machine: &mut impl KernelMachine,
+        program: &RouterProgram,
         count: u64,
         frame_bytes: usize,
     ) -> Result<PacketMemory, RouterError> {
@@ -99,7 +99,7 @@ impl PacketMemory {
     }
 
     /// Carries the packets from `first` on to the device, where it has a copy of its own.
-    pub(crate) fn upload(&self, machine: &mut impl Machine, first: u64, count: u64) -> Result<(), RouterError> {
+    pub(crate) fn upload(&self, machine: &mut impl KernelMachine, first: u64, count: u64) -> Result<(), RouterError> {
         for (place, count) in self.ranges(first, count) {
             let bytes = size_of::<Descriptor>();
             machine.upload(&self.descriptors, place * bytes, count * bytes)?;
@@ -109,7 +109,7 @@ impl PacketMemory {
     }
 
     /// Carries them, and their verdicts, back.
-    pub(crate) fn download(&self, machine: &mut impl Machine, first: u64, count: u64) -> Result<(), RouterError> {
+    pub(crate) fn download(&self, machine: &mut impl KernelMachine, first: u64, count: u64) -> Result<(), RouterError> {
         for (place, count) in self.ranges(first, count) {
             for (memory, bytes) in self.results() {
                 machine.download(memory, place * bytes, count * bytes)?;
@@ -120,7 +120,7 @@ impl PacketMemory {
 
     /// What comes back, with its bytes a packet: verdicts; packets if they are changed, classes if they get one, what
     /// fragments are put together from if they are cut.
-    pub(crate) fn results(&self) -> impl Iterator<Item = (&Shared, usize)> {
+    pub(crate) fn results(&self) -> impl Iterator<Item = (&SharedMemory, usize)> {
         let all =
             [(true, &self.verdicts, 4), (self.writes, &self.slots, self.stride), (self.classifies, &self.classes, 4)];
         let parts = self.parts.iter().map(|(memory, bytes)| (memory, *bytes));
@@ -139,8 +139,8 @@ impl PacketMemory {
     }
 
     /// As kernels see it.
-    pub(crate) fn layout(&self) -> Packets {
-        Packets {
+    pub(crate) fn layout(&self) -> PacketRegion {
+        PacketRegion {
             descriptors: self.descriptors.device,
             slots: self.slots.device,
             verdicts: self.verdicts.device,
@@ -287,8 +287,8 @@ mod tests {
     #[test]
     fn slots_are_a_power_of_two_and_ranges_go_over_their_end() {
         let mut machine = Twin::new(1);
-        assert!(PacketMemory::new(&mut machine, &Program::ttl(1), 100, 64).is_err());
-        let memory = PacketMemory::new(&mut machine, &Program::ttl(1), 128, 64).unwrap();
+        assert!(PacketMemory::new(&mut machine, &RouterProgram::ttl(1), 100, 64).is_err());
+        let memory = PacketMemory::new(&mut machine, &RouterProgram::ttl(1), 128, 64).unwrap();
         assert_eq!((memory.stride, memory.room()), (128, 94));
         assert_eq!(memory.ranges(120, 8).collect::<Vec<_>>(), [(120, 8)]);
         assert_eq!(memory.ranges(128 + 120, 20).collect::<Vec<_>>(), [(120, 8), (0, 12)]);

@@ -9,22 +9,22 @@ use packet::Packet;
 
 use crate::backend::{Backend, Commit, Committed, Watchdog, widen};
 use crate::layout::{
-    CONTROL_BEAT, CONTROL_STOP, CONTROL_WORDS, Left, NEVER, RING_ENTRIES, Router, STATE_DONE, STATE_HEAD, STATE_STOP,
-    STATE_TICKET, STATE_WORDS, STATUS_HEAD, STATUS_LEFT, STATUS_WORDS, Task, WARP_LANES, generation_of, make_word,
-    unused_word, word_generation, word_task,
+    CONTROL_BEAT, CONTROL_STOP, CONTROL_WORDS, KernelExit, NEVER, RING_ENTRIES, Router, STATE_DONE, STATE_HEAD,
+    STATE_STOP, STATE_TICKET, STATE_WORDS, STATUS_HEAD, STATUS_LEFT, STATUS_WORDS, Task, WARP_LANES, generation_of,
+    make_word, unused_word, word_generation, word_task,
 };
-use crate::machine::Machine;
-use crate::memory::{Fragments, PacketMemory, Shared};
-use crate::program::{Share, Tally, verdict_of};
+use crate::machine::KernelMachine;
+use crate::memory::{Fragments, PacketMemory, SharedMemory};
+use crate::program::{MemberWork, Tally, verdict_of};
 use crate::protocol::Ledger;
-use crate::{Program, RouterError};
+use crate::{RouterError, RouterProgram};
 
 /// Packets that are laid in between two signs of life.
 const PUTS_A_BEAT: u64 = 4096;
 
 /// How a persistent kernel is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Setup {
+pub struct KernelSetup {
     /// Packets that fit, a power of two.
     pub slots: u64,
     /// Bytes of a frame that the kernel sees; what is beyond stays with the host.
@@ -37,9 +37,9 @@ pub struct Setup {
     pub base: u64,
 }
 
-impl Default for Setup {
-    fn default() -> Setup {
-        Setup {
+impl Default for KernelSetup {
+    fn default() -> KernelSetup {
+        KernelSetup {
             slots: RING_ENTRIES * u64::from(WARP_LANES),
             frame_bytes: 2048,
             commit: Commit::Device,
@@ -50,17 +50,17 @@ impl Default for Setup {
 }
 
 /// A kernel that stays on `M`.
-pub struct Persistent<M: Machine> {
+pub struct Persistent<M: KernelMachine> {
     machine: M,
     /// Its tables are read by the kernel.
-    _program: Program,
+    _program: RouterProgram,
     tally: Tally,
     memory: PacketMemory,
     fragments: Fragments,
-    fifo: Words,
-    control: Words,
-    status: Words,
-    commits: Words,
+    fifo: SharedWords,
+    control: SharedWords,
+    status: SharedWords,
+    commits: SharedWords,
     ledger: Ledger,
     packets: Vec<Packet>,
     watchdog: Watchdog,
@@ -72,18 +72,18 @@ pub struct Persistent<M: Machine> {
 }
 
 /// Words of 8 bytes that host and kernel see.
-struct Words {
-    memory: Shared,
+struct SharedWords {
+    memory: SharedMemory,
     words: NonNull<AtomicU64>,
 }
 
 // SAFETY: atomics.
-unsafe impl Send for Words {}
+unsafe impl Send for SharedWords {}
 
-impl Words {
-    fn new(machine: &mut impl Machine, what: &str, words: usize) -> Result<Words, RouterError> {
+impl SharedWords {
+    fn new(machine: &mut impl KernelMachine, what: &str, words: usize) -> Result<SharedWords, RouterError> {
         let memory = machine.shared(what, words * 8)?;
-        Ok(Words { memory, words: memory.host.cast() })
+        Ok(SharedWords { memory, words: memory.host.cast() })
     }
 
     /// Word `at`, which must be one.
@@ -100,21 +100,21 @@ impl Words {
     }
 }
 
-impl<M: Machine> Persistent<M> {
+impl<M: KernelMachine> Persistent<M> {
     /// Allocates, then launches: nothing is allocated while the kernel runs.
     ///
     /// # Errors
     /// No memory, slots that are no power of two, a kernel that cannot be launched.
-    pub fn new(mut machine: M, program: &Program, setup: Setup) -> Result<Persistent<M>, RouterError> {
+    pub fn new(mut machine: M, program: &RouterProgram, setup: KernelSetup) -> Result<Persistent<M>, RouterError> {
         let program = program.clone();
         let memory = PacketMemory::new(&mut machine, &program, setup.slots, setup.frame_bytes)?;
         let any = program.is_any();
         let entries = RING_ENTRIES as usize;
         let unused = |place| unused_word(place, setup.base, RING_ENTRIES);
-        let fifo = Words::new(&mut machine, "the task FIFO", entries)?;
-        let commits = Words::new(&mut machine, "the delay commit queue", entries)?;
-        let control = Words::new(&mut machine, "control words", CONTROL_WORDS)?;
-        let status = Words::new(&mut machine, "status words", STATUS_WORDS)?;
+        let fifo = SharedWords::new(&mut machine, "the task FIFO", entries)?;
+        let commits = SharedWords::new(&mut machine, "the delay commit queue", entries)?;
+        let control = SharedWords::new(&mut machine, "control words", CONTROL_WORDS)?;
+        let status = SharedWords::new(&mut machine, "status words", STATUS_WORDS)?;
         fifo.fill(unused);
         commits.fill(unused);
         control.at(CONTROL_STOP).store(NEVER, Ordering::Relaxed);
@@ -177,8 +177,8 @@ impl<M: Machine> Persistent<M> {
         self.control.at(CONTROL_BEAT).store(self.beat, Ordering::Relaxed);
     }
 
-    fn left(&self) -> Option<Left> {
-        Left::of(self.status.at(STATUS_LEFT).load(Ordering::Acquire))
+    fn left(&self) -> Option<KernelExit> {
+        KernelExit::of(self.status.at(STATUS_LEFT).load(Ordering::Acquire))
     }
 
     fn give(&mut self, number: u64, out: &mut Vec<Committed>) -> Result<(), RouterError> {
@@ -194,7 +194,7 @@ impl<M: Machine> Persistent<M> {
     }
 }
 
-impl<M: Machine> Backend for Persistent<M> {
+impl<M: KernelMachine> Backend for Persistent<M> {
     fn name(&self) -> &'static str {
         self.machine.name()
     }
@@ -294,7 +294,7 @@ impl<M: Machine> Backend for Persistent<M> {
         self.fragments.all()
     }
 
-    fn shares(&self) -> Vec<Share> {
+    fn shares(&self) -> Vec<MemberWork> {
         self.tally.shares()
     }
 
@@ -324,13 +324,13 @@ impl<M: Machine> Backend for Persistent<M> {
         };
         self.machine.join(self.watchdog.deadline())?;
         match why {
-            Left::Asked => Ok(()),
+            KernelExit::Asked => Ok(()),
             why => Err(RouterError::Left { backend, why }),
         }
     }
 }
 
-impl<M: Machine> Drop for Persistent<M> {
+impl<M: KernelMachine> Drop for Persistent<M> {
     fn drop(&mut self) {
         // Whoever did not ask does not want to know.
         let _ = self.stop();

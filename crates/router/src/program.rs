@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use functions::classify::{ClassifyTables, Search};
+use functions::classify::{ClassifyTables, RuleSearch};
 use functions::inspect::{InspectTables, Method};
 use functions::lookup::{LookupTables, PoptrieNode, Structure};
 use functions::{
@@ -14,8 +14,8 @@ use packet::Rule;
 use units::PortId;
 
 use crate::RouterError;
-use crate::layout::{MOST_MEMBERS, Members, Tables};
-use crate::machine::Machine;
+use crate::layout::{KernelTables, MOST_MEMBERS, Members};
+use crate::machine::KernelMachine;
 
 /// Bytes of a frame that kernels see where headers are all that is read.
 const HEADERS: usize = 2048;
@@ -24,7 +24,7 @@ const PAYLOADS: usize = 9234;
 
 /// What the router does with each packet.
 #[derive(Clone, Debug)]
-pub struct Program {
+pub struct RouterProgram {
     function: Function,
     lowered: Vec<Lowered>,
     /// What kernels do that threads do in another form: fragments are gathered, and not copied.
@@ -49,7 +49,7 @@ enum Lowered {
 
 /// What a member of a chain has done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Share {
+pub struct MemberWork {
     /// Its name.
     pub name: &'static str,
     /// Packets that came to it.
@@ -60,13 +60,13 @@ pub struct Share {
     pub time_ns: Option<u64>,
 }
 
-impl Program {
-    fn one(function: Function, lowered: Lowered) -> Program {
-        Program { function, lowered: vec![lowered], gathering: None }
+impl RouterProgram {
+    fn one(function: Function, lowered: Lowered) -> RouterProgram {
+        RouterProgram { function, lowered: vec![lowered], gathering: None }
     }
 
     /// IP forwarding: header check, lookup, time to live, Ethernet addresses.
-    pub fn forward(forward: Forward) -> Program {
+    pub fn forward(forward: Forward) -> RouterProgram {
         let hops = forward.tables().adjacencies.iter().flat_map(|hop| {
             let (mut bytes, mut word) = ([0; 16], [0; 4]);
             bytes[..6].copy_from_slice(&hop.dst_mac);
@@ -78,18 +78,18 @@ impl Program {
             word
         });
         let hops = hops.collect();
-        Program::one(Function::Forward(forward.clone()), Lowered::Forward(forward, hops))
+        RouterProgram::one(Function::Forward(forward.clone()), Lowered::Forward(forward, hops))
     }
 
     /// The header check alone.
-    pub fn check(checksum: ChecksumCheck, ports: u16) -> Program {
+    pub fn check(checksum: ChecksumCheck, ports: u16) -> RouterProgram {
         let function = Function::HeaderCheck(HeaderCheck::new(checksum, ports));
-        Program::one(function, Lowered::Check(checksum, ports.max(1)))
+        RouterProgram::one(function, Lowered::Check(checksum, ports.max(1)))
     }
 
     /// Route lookup alone, on a router of `ports` ports as `lookup` has it.
-    pub fn lookup(lookup: Lookup, ports: u16) -> Program {
-        Program::one(Function::Lookup(lookup.clone()), Lowered::Lookup(lookup, ports.max(1)))
+    pub fn lookup(lookup: Lookup, ports: u16) -> RouterProgram {
+        RouterProgram::one(Function::Lookup(lookup.clone()), Lowered::Lookup(lookup, ports.max(1)))
     }
 
     /// Fragmentation for links of that MTU. Threads copy payloads, kernels leave that to whoever sends: the fragments are the
@@ -97,33 +97,33 @@ impl Program {
     ///
     /// # Errors
     /// An MTU outside its range.
-    pub fn fragment(mtu: u32, ports: u16) -> Result<Program, RouterError> {
+    pub fn fragment(mtu: u32, ports: u16) -> Result<RouterProgram, RouterError> {
         let spec = FragmentSpec { mtu, ..FragmentSpec::default() };
         let function = Function::Fragment(Fragment::new(&spec, ports)?);
         let gathering = Some(Function::Fragment(Fragment::gathering(&spec, ports)?));
-        Ok(Program { function, lowered: vec![Lowered::Fragment(mtu, ports.max(1))], gathering })
+        Ok(RouterProgram { function, lowered: vec![Lowered::Fragment(mtu, ports.max(1))], gathering })
     }
 
     /// The time to live alone.
-    pub fn ttl(ports: u16) -> Program {
-        Program::one(Function::Ttl(Ttl::new(ports)), Lowered::Ttl(ports.max(1)))
+    pub fn ttl(ports: u16) -> RouterProgram {
+        RouterProgram::one(Function::Ttl(Ttl::new(ports)), Lowered::Ttl(ports.max(1)))
     }
 
     /// Classification by `rules`.
     ///
     /// # Errors
     /// Too many rules.
-    pub fn classify(rules: &[Rule], spec: &ClassifySpec, ports: u16) -> Result<Program, RouterError> {
+    pub fn classify(rules: &[Rule], spec: &ClassifySpec, ports: u16) -> Result<RouterProgram, RouterError> {
         let classify = Classify::new(rules, spec, ports)?;
         let lowered = Lowered::Classify(classify.tables().into(), spec.drop_unmatched, ports.max(1));
-        Ok(Program::one(Function::Classify(classify), lowered))
+        Ok(RouterProgram::one(Function::Classify(classify), lowered))
     }
 
     /// Inspection of payloads, on a router of `ports` ports as `inspect` has it.
-    pub fn inspect(inspect: Inspect, ports: u16) -> Program {
+    pub fn inspect(inspect: Inspect, ports: u16) -> RouterProgram {
         let depth = u32::try_from(inspect.depth()).unwrap_or(u32::MAX);
         let lowered = Lowered::Inspect(inspect.tables().into(), depth, inspect.drops(), ports.max(1));
-        Program::one(Function::Inspect(inspect), lowered)
+        RouterProgram::one(Function::Inspect(inspect), lowered)
     }
 
     /// One after the other. A program of one member is that member.
@@ -131,14 +131,14 @@ impl Program {
     /// # Errors
     /// None, or more than 6 members, which is what kernels take; fragmentation before another member, which would see the
     /// first fragment only.
-    pub fn chain(members: Vec<Program>) -> Result<Program, RouterError> {
+    pub fn chain(members: Vec<RouterProgram>) -> Result<RouterProgram, RouterError> {
         let lowered: Vec<Lowered> = members.iter().flat_map(|member| member.lowered.iter().cloned()).collect();
         if !(1..=MOST_MEMBERS).contains(&lowered.len()) {
             let came = format!("{} functions", lowered.len());
             return Err(RouterError::Setting { what: "function", came, allowed: "a chain has 1 to 6 of them" });
         }
         if lowered.iter().rev().skip(1).any(|member| matches!(member, Lowered::Fragment(..))) {
-            let came = members.iter().map(Program::name).collect::<Vec<_>>().join(",");
+            let came = members.iter().map(RouterProgram::name).collect::<Vec<_>>().join(",");
             let allowed = "fragment must be the last of a chain: what follows would see the first fragment only";
             return Err(RouterError::Setting { what: "function", came, allowed });
         }
@@ -150,7 +150,7 @@ impl Program {
         let gathering = members.iter().map(|member| member.gathering.as_ref().unwrap_or(&member.function).clone());
         let gathering = if gathers { Some(joined(gathering.collect())?) } else { None };
         let function = joined(members.into_iter().map(|member| member.function).collect())?;
-        Ok(Program { function, lowered, gathering })
+        Ok(RouterProgram { function, lowered, gathering })
     }
 
     /// Its name on the command line; of a chain its members' names with commas between.
@@ -173,7 +173,7 @@ impl Program {
     }
 
     /// As kernels run it: the references that they make are this one's, and its verdicts and packets are those of
-    /// [`Program::function`].
+    /// [`RouterProgram::function`].
     pub fn lowered(&self) -> &Function {
         self.gathering.as_ref().unwrap_or(&self.function)
     }
@@ -225,7 +225,7 @@ impl Program {
     ///
     /// # Errors
     /// Kernels do not have a function; no memory.
-    pub(crate) fn place(&self, machine: &mut impl Machine) -> Result<Members, RouterError> {
+    pub(crate) fn place(&self, machine: &mut impl KernelMachine) -> Result<Members, RouterError> {
         let mut members = Members { count: self.lowered.len() as u32, ..Members::default() };
         for (i, lowered) in self.lowered.iter().enumerate() {
             members.routes |= u32::from(matches!(lowered, Lowered::Forward(..) | Lowered::Lookup(..))) << i;
@@ -236,14 +236,14 @@ impl Program {
 }
 
 impl Lowered {
-    fn place(&self, machine: &mut impl Machine) -> Result<Tables, RouterError> {
-        let none = Tables { ports: 1, entry_bytes: 4, ..Tables::default() };
+    fn place(&self, machine: &mut impl KernelMachine) -> Result<KernelTables, RouterError> {
+        let none = KernelTables { ports: 1, entry_bytes: 4, ..KernelTables::default() };
         Ok(match self {
             Lowered::Forward(forward, hops) => {
                 let tables = forward.tables();
                 let (tbl24, _, entry_bytes) = raw(tables.tbl24);
                 let (tbl8, tbl8_entries, _) = raw(tables.tbl8);
-                Tables {
+                KernelTables {
                     tbl24: machine.table("tbl24", tbl24)?,
                     tbl8: machine.table("tbl8", tbl8)?,
                     tbl24_v6: machine.table("tbl24_v6", bytes(tables.tbl24_v6))?,
@@ -257,16 +257,16 @@ impl Lowered {
                     ..none
                 }
             }
-            Lowered::Check(checksum, ports) => Tables {
+            Lowered::Check(checksum, ports) => KernelTables {
                 function: 1,
                 software_checksum: u32::from(*checksum == ChecksumCheck::Software),
                 ports: u32::from(*ports),
                 ..none
             },
             Lowered::Lookup(lookup, ports) => {
-                let none = Tables { ports: u32::from(*ports), ..none };
+                let none = KernelTables { ports: u32::from(*ports), ..none };
                 match lookup.tables() {
-                    LookupTables::Dir24([tbl24, tbl8, tbl24_v6, tbl8_v6]) => Tables {
+                    LookupTables::Dir24([tbl24, tbl8, tbl24_v6, tbl8_v6]) => KernelTables {
                         function: 2,
                         tbl24: machine.table("tbl24", bytes(tbl24))?,
                         tbl8: machine.table("tbl8", bytes(tbl8))?,
@@ -278,7 +278,7 @@ impl Lowered {
                     },
                     LookupTables::Poptrie(v4, v6) => {
                         let ((direct, nodes, leaves), (direct_v6, nodes_v6, leaves_v6)) = (v4.tables(), v6.tables());
-                        Tables {
+                        KernelTables {
                             function: 8,
                             tbl24: machine.table("the Poptrie's table", bytes(direct))?,
                             tbl8: machine.table("the Poptrie's nodes", bytes(nodes))?,
@@ -291,18 +291,18 @@ impl Lowered {
                     }
                 }
             }
-            Lowered::Ttl(ports) => Tables { function: 3, ports: u32::from(*ports), ..none },
+            Lowered::Ttl(ports) => KernelTables { function: 3, ports: u32::from(*ports), ..none },
             Lowered::Classify(tables, drop_unmatched, ports) => {
                 let (drop_unmatched, ports) = (u32::from(*drop_unmatched), u32::from(*ports));
-                let none = Tables { drop_unmatched, ports, ..none };
+                let none = KernelTables { drop_unmatched, ports, ..none };
                 match &**tables {
-                    ClassifyTables::Linear { rules } => Tables {
+                    ClassifyTables::Linear { rules } => KernelTables {
                         function: 4,
                         rules: machine.table("rules", bytes(rules))?,
                         rule_count: rules.len() as u32 / 8,
                         ..none
                     },
-                    ClassifyTables::TupleSpace { tuples, buckets, entries } => Tables {
+                    ClassifyTables::TupleSpace { tuples, buckets, entries } => KernelTables {
                         function: 5,
                         rules: machine.table("tuples", bytes(tuples))?,
                         rule_count: tuples.len() as u32 / 8,
@@ -314,9 +314,9 @@ impl Lowered {
             }
             Lowered::Inspect(tables, depth, drop, ports) => {
                 let (depth, drop_unmatched, ports) = (*depth, u32::from(*drop), u32::from(*ports));
-                let none = Tables { depth, drop_unmatched, ports, ..none };
+                let none = KernelTables { depth, drop_unmatched, ports, ..none };
                 match &**tables {
-                    InspectTables::Automaton { text, root, states, wide, outputs, lists } => Tables {
+                    InspectTables::Automaton { text, root, states, wide, outputs, lists } => KernelTables {
                         function: 6,
                         text: machine.table("patterns", bytes(text))?,
                         root: machine.table("the automaton's root", bytes(root))?,
@@ -326,7 +326,7 @@ impl Lowered {
                         lists: machine.table("lists of patterns", bytes(lists))?,
                         ..none
                     },
-                    InspectTables::Windows { text, lengths, filters, buckets, entries } => Tables {
+                    InspectTables::Windows { text, lengths, filters, buckets, entries } => KernelTables {
                         function: 7,
                         text: machine.table("patterns", bytes(text))?,
                         wide: machine.table("lengths of windows", bytes(lengths))?,
@@ -339,7 +339,7 @@ impl Lowered {
                     },
                 }
             }
-            Lowered::Fragment(mtu, ports) => Tables { function: 9, mtu: *mtu, ports: u32::from(*ports), ..none },
+            Lowered::Fragment(mtu, ports) => KernelTables { function: 9, mtu: *mtu, ports: u32::from(*ports), ..none },
         })
     }
 }
@@ -352,12 +352,12 @@ fn raw(entries: Entries<'_>) -> (&[u8], u64, u32) {
 }
 
 /// Integers, and what consists of them: every byte of them is one.
-trait Plain: Copy {}
-impl Plain for u16 {}
-impl Plain for u32 {}
-impl Plain for PoptrieNode {}
+trait PlainBytes: Copy {}
+impl PlainBytes for u16 {}
+impl PlainBytes for u32 {}
+impl PlainBytes for PoptrieNode {}
 
-fn bytes<T: Plain>(of: &[T]) -> &[u8] {
+fn bytes<T: PlainBytes>(of: &[T]) -> &[u8] {
     // SAFETY: the same memory for as long as it is borrowed, with no byte that is not initialised.
     unsafe { std::slice::from_raw_parts(of.as_ptr().cast(), size_of_val(of)) }
 }
@@ -408,7 +408,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) fn new(program: &Program) -> Tally {
+    pub(crate) fn new(program: &RouterProgram) -> Tally {
         Tally { names: program.members().collect(), packets: 0, dropped: [0; MOST_MEMBERS] }
     }
 
@@ -422,10 +422,10 @@ impl Tally {
     }
 
     /// Of a chain; of one function nothing.
-    pub(crate) fn shares(&self) -> Vec<Share> {
+    pub(crate) fn shares(&self) -> Vec<MemberWork> {
         let mut packets = self.packets;
         let share = |(&name, &dropped)| {
-            let share = Share { name, packets, dropped, time_ns: None };
+            let share = MemberWork { name, packets, dropped, time_ns: None };
             packets -= dropped;
             share
         };
@@ -437,7 +437,7 @@ impl Tally {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Methods {
     /// Of rules; linear if left out.
-    pub search: Option<Search>,
+    pub search: Option<RuleSearch>,
     /// Of payloads.
     pub method: Method,
     /// Of routes; DIR-24-8 if left out.
@@ -449,7 +449,7 @@ pub struct Methods {
 impl Methods {
     /// As the classifier is told.
     pub fn classify(&self) -> ClassifySpec {
-        ClassifySpec { search: self.search.unwrap_or(Search::Linear), ..ClassifySpec::default() }
+        ClassifySpec { search: self.search.unwrap_or(RuleSearch::Linear), ..ClassifySpec::default() }
     }
 
     /// As the inspection is told: a packet with a string is dropped.

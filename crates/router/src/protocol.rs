@@ -75,7 +75,7 @@ impl Word for AtomicU64 {
 struct Apart<W>(W);
 
 /// The rings and counters of one router.
-pub struct Ring<W> {
+pub struct TaskRing<W> {
     entries: u64,
     tasks: Vec<W>,
     done: Vec<W>,
@@ -88,11 +88,11 @@ pub struct Ring<W> {
     stop: Apart<W>,
 }
 
-impl<W: Word> Ring<W> {
+impl<W: Word> TaskRing<W> {
     /// Rings of `entries` entries, whose first task has the number `base`.
-    pub fn new(entries: u64, base: u64) -> Ring<W> {
+    pub fn new(entries: u64, base: u64) -> TaskRing<W> {
         let ring = || (0..entries).map(|place| W::new(unused_word(place, base, entries))).collect();
-        Ring {
+        TaskRing {
             entries,
             tasks: ring(),
             done: ring(),
@@ -286,7 +286,7 @@ mod tests {
     fn tasks_come_in_order_and_are_committed_in_order() {
         // The last laps before generations wrap, and the first after.
         for base in [0, 3, 65_533 * 2 + 1] {
-            let ring = Ring::<AtomicU64>::new(2, base);
+            let ring = TaskRing::<AtomicU64>::new(2, base);
             for number in base..base + 12 {
                 ring.post(number, Task { first: number, count: 1 });
                 let ticket = ring.draw();

@@ -5,7 +5,7 @@
 //! ingress does not move the arrival. Where packets are taken as fast as they go there is no arrival, and no delay is told.
 //!
 //! A task is posted when a batch is full or when its oldest packet has waited for the timeout. The paper posts after two warp
-//! arrival times at the latest; so does [`Timeout::Adaptive`], with an estimate of the arrival rate, which the paper names as
+//! arrival times at the latest; so does [`BatchTimeout::Adaptive`], with an estimate of the arrival rate, which the paper names as
 //! what should be done.
 
 use std::collections::BTreeMap;
@@ -19,9 +19,9 @@ use serde::Serialize;
 use crate::RouterError;
 use crate::backend::{Backend, Committed};
 use crate::delay::{DelaySummary, Delays};
-use crate::program::Share;
-use crate::sink::Sink;
-use crate::source::{Next, Source};
+use crate::program::MemberWork;
+use crate::sink::FrameSink;
+use crate::source::{FrameSource, NextFrame};
 
 /// The weight of the latest gap in the estimate of the mean gap: 1/64.
 const GAP_SHIFT: u32 = 6;
@@ -39,7 +39,7 @@ pub enum Pace {
 
 /// How long a batch may wait to be full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Timeout {
+pub enum BatchTimeout {
     /// So long.
     After(Duration),
     /// Two warp arrival times, as the estimated rate has it.
@@ -49,11 +49,11 @@ pub enum Timeout {
 
 /// How a router is run.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct RouteOptions {
     /// Packets that are waited for before tasks are posted.
     pub batch: u32,
     /// And how long.
-    pub timeout: Timeout,
+    pub timeout: BatchTimeout,
     /// When packets are taken.
     pub pace: Pace,
     /// Packets after which to end; none is as many as there are.
@@ -62,15 +62,15 @@ pub struct Options {
     pub time: Option<Duration>,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options { batch: 32, timeout: Timeout::Adaptive, pace: Pace::AsFast, packets: None, time: None }
+impl Default for RouteOptions {
+    fn default() -> RouteOptions {
+        RouteOptions { batch: 32, timeout: BatchTimeout::Adaptive, pace: Pace::AsFast, packets: None, time: None }
     }
 }
 
 /// What was routed.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Report {
+pub struct RouteReport {
     /// The backend.
     pub backend: &'static str,
     /// Packets taken, all of them committed.
@@ -87,7 +87,7 @@ pub struct Report {
     pub ports: BTreeMap<u16, u64>,
     /// Of a chain, what each member has done.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub chain: Vec<Share>,
+    pub chain: Vec<MemberWork>,
     /// Packets of which only a part was inspected: a GPU's slot has room for jumbo frames, and not for more.
     pub cut: u64,
     /// Packets that the source could not hold, where it knows.
@@ -123,11 +123,11 @@ pub struct Report {
 /// # Errors
 /// Any of the three fails. What was sent by then is sent.
 pub fn route(
-    source: &mut dyn Source,
+    source: &mut dyn FrameSource,
     backend: &mut dyn Backend,
-    sink: &mut dyn Sink,
-    options: &Options,
-) -> Result<Report, RouterError> {
+    sink: &mut dyn FrameSink,
+    options: &RouteOptions,
+) -> Result<RouteReport, RouterError> {
     route_until(source, backend, sink, options, &AtomicBool::new(false))
 }
 
@@ -136,18 +136,18 @@ pub fn route(
 /// # Errors
 /// As [`route`].
 pub fn route_until(
-    source: &mut dyn Source,
+    source: &mut dyn FrameSource,
     backend: &mut dyn Backend,
-    sink: &mut dyn Sink,
-    options: &Options,
+    sink: &mut dyn FrameSink,
+    options: &RouteOptions,
     stop: &AtomicBool,
-) -> Result<Report, RouterError> {
+) -> Result<RouteReport, RouterError> {
     if options.batch == 0 || u64::from(options.batch) > backend.slots() / 2 {
         let allowed = "allowed are 1 and more, up to half the slots";
         return Err(RouterError::Setting { what: "batch", came: options.batch.to_string(), allowed });
     }
     let cpu = cpu_time();
-    let mut run = Run::new(backend, sink, options);
+    let mut run = RouterRun::new(backend, sink, options);
     let mut packet = Packet::default();
     let (mut waiting, mut ended, mut stopped) = (false, false, false);
     loop {
@@ -165,9 +165,9 @@ pub fn route_until(
             }
             if !waiting {
                 match source.next(&mut packet)? {
-                    Next::Packet => waiting = true,
-                    Next::NotYet => break,
-                    Next::End => {
+                    NextFrame::Packet => waiting = true,
+                    NextFrame::NotYet => break,
+                    NextFrame::End => {
                         ended = true;
                         break;
                     }
@@ -207,11 +207,11 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-struct Run<'a> {
+struct RouterRun<'a> {
     backend: &'a mut dyn Backend,
-    sink: &'a mut dyn Sink,
+    sink: &'a mut dyn FrameSink,
     batch: u64,
-    timeout: Timeout,
+    timeout: BatchTimeout,
     most: u64,
     slots: u64,
     time: Option<Duration>,
@@ -235,13 +235,13 @@ struct Run<'a> {
     out: Vec<Committed>,
     spare: Packet,
     delays: Delays,
-    report: Report,
+    report: RouteReport,
 }
 
-impl<'a> Run<'a> {
-    fn new(backend: &'a mut dyn Backend, sink: &'a mut dyn Sink, options: &Options) -> Run<'a> {
+impl<'a> RouterRun<'a> {
+    fn new(backend: &'a mut dyn Backend, sink: &'a mut dyn FrameSink, options: &RouteOptions) -> RouterRun<'a> {
         let (slots, most, name) = (backend.slots(), u64::from(backend.most()), backend.name());
-        Run {
+        RouterRun {
             backend,
             sink,
             batch: u64::from(options.batch),
@@ -266,7 +266,7 @@ impl<'a> Run<'a> {
             out: Vec::new(),
             spare: Packet::default(),
             delays: Delays::default(),
-            report: Report { backend: name, ..Report::default() },
+            report: RouteReport { backend: name, ..RouteReport::default() },
         }
     }
 
@@ -312,8 +312,8 @@ impl<'a> Run<'a> {
         }
         let oldest = self.arrivals[(self.posted & (self.slots - 1)) as usize];
         let timeout = match self.timeout {
-            Timeout::After(time) => time.as_nanos() as u64,
-            Timeout::Adaptive => 2 * self.batch * (self.gap >> GAP_SHIFT),
+            BatchTimeout::After(time) => time.as_nanos() as u64,
+            BatchTimeout::Adaptive => 2 * self.batch * (self.gap >> GAP_SHIFT),
         };
         let full = waiting >= self.batch;
         let flush = ended || self.is_full() || (!full && self.now().saturating_sub(oldest) >= timeout);
@@ -388,7 +388,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn report(self, options: &Options) -> Report {
+    fn report(self, options: &RouteOptions) -> RouteReport {
         let mut report = self.report;
         report.packets = self.committed;
         report.wall_s = self.last_commit.saturating_sub(self.first.unwrap_or(0)) as f64 * 1e-9;

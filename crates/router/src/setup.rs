@@ -5,25 +5,25 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use functions::classify::Search;
+use functions::classify::RuleSearch;
 use functions::inspect::{Method, Pattern};
 use functions::lookup::Structure;
 use functions::{ChecksumCheck, Forward, ForwardSpec, FragmentSpec, Inspect, Lookup, NextHop};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
-use traffic::{Blueprint, Capture, Load, PatternSelection, Rules, SignatureStrings, SourceSpec, Table};
+use traffic::{Blueprint, Capture, FilterRules, Load, PatternSelection, SignatureStrings, SourceSpec, Table};
 use units::PacketRate;
 
-use crate::backend::{Backend, Commit, Cpu};
-use crate::cuda::{Batch, BatchMode, Gpu, GpuSpec, Placement};
+use crate::backend::{Backend, Commit, CpuThreads};
+use crate::cuda::{BatchMode, Gpu, GpuSpec, KernelBatch, PacketPlacement};
 use crate::layout::{RING_ENTRIES, WARP_LANES};
 use crate::machine::Twin;
-use crate::persistent::{Persistent, Setup};
+use crate::persistent::{KernelSetup, Persistent};
 use crate::program::Methods;
-use crate::route::{Options, Pace, Report, Timeout, route_until};
-use crate::sink::{Nowhere, PcapSink, Sink};
-use crate::source::Source;
-use crate::{Program, RouterError};
+use crate::route::{BatchTimeout, Pace, RouteOptions, RouteReport, route_until};
+use crate::sink::{FrameSink, Nowhere, PcapSink};
+use crate::source::FrameSource;
+use crate::{RouterError, RouterProgram};
 
 /// Packets of a generator where nobody says how many.
 const MADE_PACKETS: u64 = 1_000_000;
@@ -91,31 +91,31 @@ impl FunctionName {
 /// Functions one after the other, their names with commas between: one, if there is no comma.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
-pub struct Functions(pub Vec<FunctionName>);
+pub struct FunctionNames(pub Vec<FunctionName>);
 
-impl Default for Functions {
-    fn default() -> Functions {
-        Functions(vec![FunctionName::default()])
+impl Default for FunctionNames {
+    fn default() -> FunctionNames {
+        FunctionNames(vec![FunctionName::default()])
     }
 }
 
-impl From<FunctionName> for Functions {
-    fn from(one: FunctionName) -> Functions {
-        Functions(vec![one])
+impl From<FunctionName> for FunctionNames {
+    fn from(one: FunctionName) -> FunctionNames {
+        FunctionNames(vec![one])
     }
 }
 
-impl TryFrom<String> for Functions {
+impl TryFrom<String> for FunctionNames {
     type Error = RouterError;
-    fn try_from(names: String) -> Result<Functions, RouterError> {
+    fn try_from(names: String) -> Result<FunctionNames, RouterError> {
         let named = |name: &str| FunctionName::ALL.iter().find(|(own, _)| *own == name.trim()).map(|&(_, name)| name);
         let found: Option<Vec<FunctionName>> = names.split(',').map(named).collect();
         let allowed = "must be of forward, check, lookup, ttl, classify, inspect and fragment, with commas between those of a chain";
-        found.map(Functions).ok_or(RouterError::Setting { what: "function", came: names, allowed })
+        found.map(FunctionNames).ok_or(RouterError::Setting { what: "function", came: names, allowed })
     }
 }
 
-impl Functions {
+impl FunctionNames {
     pub(crate) fn has(&self, one: FunctionName) -> bool {
         self.0.contains(&one)
     }
@@ -124,7 +124,7 @@ impl Functions {
 /// How a GPU is used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Mode {
+pub enum GpuMode {
     /// A kernel that stays, packets in host memory.
     #[default]
     ZeroCopy,
@@ -141,15 +141,15 @@ pub enum Mode {
 /// A run.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct RunSpec {
+pub struct RouterSpec {
     /// What does the work.
     pub backend: Choice,
     /// How a GPU is used.
-    pub mode: Mode,
+    pub mode: GpuMode,
     /// What is done with each packet.
-    pub function: Functions,
+    pub function: FunctionNames,
     /// How rules are searched; linear if left out.
-    pub search: Option<Search>,
+    pub search: Option<RuleSearch>,
     /// How payloads are searched.
     pub method: Method,
     /// By what routes are looked up; DIR-24-8 if left out.
@@ -238,14 +238,14 @@ pub struct Routed {
     pub notes: Vec<String>,
     /// What was measured.
     #[serde(flatten)]
-    pub report: Report,
+    pub report: RouteReport,
 }
 
 /// Runs it.
 ///
 /// # Errors
 /// Settings, files, traffic, tables or a GPU that cannot be used; a backend that fails.
-pub fn run(spec: &RunSpec) -> Result<Routed, RouterError> {
+pub fn run(spec: &RouterSpec) -> Result<Routed, RouterError> {
     run_until(spec, &AtomicBool::new(false))
 }
 
@@ -253,7 +253,7 @@ pub fn run(spec: &RunSpec) -> Result<Routed, RouterError> {
 ///
 /// # Errors
 /// As [`run`].
-pub fn run_until(spec: &RunSpec, stop: &AtomicBool) -> Result<Routed, RouterError> {
+pub fn run_until(spec: &RouterSpec, stop: &AtomicBool) -> Result<Routed, RouterError> {
     let mut notes = Vec::new();
     judge(spec)?;
     let routes = spec.function.has(FunctionName::Forward) || spec.function.has(FunctionName::Lookup);
@@ -277,9 +277,9 @@ pub fn run_until(spec: &RunSpec, stop: &AtomicBool) -> Result<Routed, RouterErro
     let (program, routes) = program(&sources, &table, &mut notes)?;
     // A kernel that stays wants to hear of its host: what takes long comes before it. A file is written last, when all else is
     // there.
-    let Packets { mut source, sender, pace, epoch } = source(spec, &table, &mut notes)?;
+    let PacketInput { mut source, sender, pace, epoch } = source(spec, &table, &mut notes)?;
     let (mut backend, threads) = backend(spec, &program, &mut notes)?;
-    let mut sink: Box<dyn Sink> = match (sender, &spec.out) {
+    let mut sink: Box<dyn FrameSink> = match (sender, &spec.out) {
         (Some(sender), _) => sender,
         (None, Some(path)) => Box::new(PcapSink::create(path, epoch)?),
         (None, None) => Box::new(Nowhere),
@@ -291,10 +291,10 @@ pub fn run_until(spec: &RunSpec, stop: &AtomicBool) -> Result<Routed, RouterErro
         notes.push(format!("{MADE_PACKETS} packets of made traffic: --packets or --seconds says how many"));
     }
     let timeout = match spec.timeout_us {
-        Some(us) => Timeout::After(seconds("timeout_us", us * 1e-6)?),
-        None => Timeout::Adaptive,
+        Some(us) => BatchTimeout::After(seconds("timeout_us", us * 1e-6)?),
+        None => BatchTimeout::Adaptive,
     };
-    let options = Options { batch: spec.batch.unwrap_or(WARP_LANES), timeout, pace, packets, time };
+    let options = RouteOptions { batch: spec.batch.unwrap_or(WARP_LANES), timeout, pace, packets, time };
     let report = route_until(&mut *source, &mut *backend, &mut *sink, &options, stop)?;
     notes.extend(threads.and_then(|threads| starved(&report, threads)));
     if report.cut > 0 {
@@ -304,7 +304,7 @@ pub fn run_until(spec: &RunSpec, stop: &AtomicBool) -> Result<Routed, RouterErro
 }
 
 /// That the threads had no CPU for much of the time, if that was so. None of them ever sleeps: what is missing others had.
-fn starved(report: &Report, threads: u32) -> Option<String> {
+fn starved(report: &RouteReport, threads: u32) -> Option<String> {
     let wanted = report.run_s * f64::from(threads + 1);
     let share = report.cpu_s / wanted;
     (report.run_s >= SHORTEST_RUN_S && share < ENOUGH_CPU).then(|| {
@@ -317,7 +317,7 @@ fn starved(report: &Report, threads: u32) -> Option<String> {
     })
 }
 
-fn judge(spec: &RunSpec) -> Result<(), RouterError> {
+fn judge(spec: &RouterSpec) -> Result<(), RouterError> {
     let clash = |what, came: &str, allowed| Err(RouterError::Setting { what, came: came.into(), allowed });
     if spec.capture.is_some() && spec.interface.is_some() {
         return clash("interface", spec.interface.as_deref().unwrap_or(""), "not together with a capture");
@@ -375,7 +375,7 @@ pub(crate) fn table(
 
 /// What a function is made of.
 pub(crate) struct ProgramSpec<'a> {
-    pub(crate) functions: &'a Functions,
+    pub(crate) functions: &'a FunctionNames,
     pub(crate) methods: Methods,
     pub(crate) rules: Option<&'a PathBuf>,
     pub(crate) patterns: Option<&'a PathBuf>,
@@ -389,7 +389,7 @@ pub(crate) fn program(
     spec: &ProgramSpec<'_>,
     table: &Table,
     notes: &mut Vec<String>,
-) -> Result<(Program, (usize, usize)), RouterError> {
+) -> Result<(RouterProgram, (usize, usize)), RouterError> {
     let functions = spec.functions;
     let clash = |what, came: String, allowed| Err(RouterError::Setting { what, came, allowed });
     if let Some(path) = spec.rules.filter(|_| !functions.has(FunctionName::Classify)) {
@@ -413,7 +413,7 @@ pub(crate) fn program(
         routes = (routes.0.max(found.0), routes.1.max(found.1));
         members.push(member);
     }
-    Ok((Program::chain(members)?, routes))
+    Ok((RouterProgram::chain(members)?, routes))
 }
 
 fn member(
@@ -421,7 +421,7 @@ fn member(
     spec: &ProgramSpec<'_>,
     table: &Table,
     notes: &mut Vec<String>,
-) -> Result<(Program, (usize, usize)), RouterError> {
+) -> Result<(RouterProgram, (usize, usize)), RouterError> {
     let &ProgramSpec { ports, checksum, seed, methods, .. } = spec;
     let routes = || {
         (0u32..)
@@ -432,27 +432,27 @@ fn member(
         FunctionName::Forward => {
             let forward = Forward::new(routes(), ports, &ForwardSpec { checksum, ..ForwardSpec::default() })?;
             let routes = forward.routes();
-            (Program::forward(forward), routes)
+            (RouterProgram::forward(forward), routes)
         }
         FunctionName::Lookup => {
             let lookup = Lookup::new(routes(), ports, methods.structure.unwrap_or_default())?;
             let routes = lookup.routes();
-            (Program::lookup(lookup, ports), routes)
+            (RouterProgram::lookup(lookup, ports), routes)
         }
-        FunctionName::Check => (Program::check(checksum, ports), (0, 0)),
-        FunctionName::Ttl => (Program::ttl(ports), (0, 0)),
+        FunctionName::Check => (RouterProgram::check(checksum, ports), (0, 0)),
+        FunctionName::Ttl => (RouterProgram::ttl(ports), (0, 0)),
         FunctionName::Fragment => {
-            (Program::fragment(methods.mtu.unwrap_or(FragmentSpec::default().mtu), ports)?, (0, 0))
+            (RouterProgram::fragment(methods.mtu.unwrap_or(FragmentSpec::default().mtu), ports)?, (0, 0))
         }
         FunctionName::Classify => {
             let rules = match spec.rules {
-                Some(path) => Rules::open(path)?,
+                Some(path) => FilterRules::open(path)?,
                 None => {
                     notes.push(format!("{MADE_RULES} made rules: --rules names real ones"));
-                    Rules::made(seed, MADE_RULES, table)
+                    FilterRules::made(seed, MADE_RULES, table)
                 }
             };
-            (Program::classify(&rules.rules, &methods.classify(), ports)?, (0, 0))
+            (RouterProgram::classify(&rules.rules, &methods.classify(), ports)?, (0, 0))
         }
         FunctionName::Inspect => {
             let strings = match spec.patterns {
@@ -464,7 +464,7 @@ fn member(
             };
             let taken = strings.select(&PatternSelection::default()).into_iter();
             let patterns: Vec<Pattern> = taken.map(|(bytes, nocase)| Pattern { bytes, nocase }).collect();
-            (Program::inspect(Inspect::new(&patterns, &methods.inspect(), ports)?, ports), (0, 0))
+            (RouterProgram::inspect(Inspect::new(&patterns, &methods.inspect(), ports)?, ports), (0, 0))
         }
     })
 }
@@ -476,7 +476,7 @@ pub(crate) fn workers() -> u32 {
 
 type Chosen = (Box<dyn Backend>, Option<u32>);
 
-fn backend(spec: &RunSpec, program: &Program, notes: &mut Vec<String>) -> Result<Chosen, RouterError> {
+fn backend(spec: &RouterSpec, program: &RouterProgram, notes: &mut Vec<String>) -> Result<Chosen, RouterError> {
     let deadline = seconds("deadline_s", spec.deadline_s.unwrap_or(5.0))?;
     let threads = spec.threads.unwrap_or_else(workers);
     let commit = if spec.ordered { Commit::Device } else { Commit::Unordered };
@@ -484,22 +484,23 @@ fn backend(spec: &RunSpec, program: &Program, notes: &mut Vec<String>) -> Result
     // Slots for payloads are long ones: fewer take the same memory.
     let least = RING_ENTRIES * u64::from(WARP_LANES) / if program.reads_payloads() { 4 } else { 1 };
     let slots = least.max(u64::from(batch).next_power_of_two() * 4);
-    let setup = Setup { slots, frame_bytes: program.frame_bytes(), commit, deadline, ..Setup::default() };
+    let setup = KernelSetup { slots, frame_bytes: program.frame_bytes(), commit, deadline, ..KernelSetup::default() };
     let cpu = |commit| -> Result<Chosen, RouterError> {
-        Ok((Box::new(Cpu::new(program, threads as usize, slots, commit, deadline)?), Some(threads)))
+        Ok((Box::new(CpuThreads::new(program, threads as usize, slots, commit, deadline)?), Some(threads)))
     };
     let gpu = || -> Result<Chosen, RouterError> {
-        let placement = if spec.mode == Mode::Resident { Placement::Resident } else { Placement::ZeroCopy };
+        let placement =
+            if spec.mode == GpuMode::Resident { PacketPlacement::Resident } else { PacketPlacement::ZeroCopy };
         let gpu = GpuSpec { library: spec.driver.clone(), device: spec.device, placement, ..GpuSpec::default() };
         let mode = match spec.mode {
-            Mode::ZeroCopy | Mode::Resident => {
+            GpuMode::ZeroCopy | GpuMode::Resident => {
                 return Ok((Box::new(Persistent::new(Gpu::open(&gpu)?, program, setup)?), None));
             }
-            Mode::Batch => BatchMode::Serial,
-            Mode::Streams => BatchMode::Streams,
-            Mode::Graph => BatchMode::Graph,
+            GpuMode::Batch => BatchMode::Serial,
+            GpuMode::Streams => BatchMode::Streams,
+            GpuMode::Graph => BatchMode::Graph,
         };
-        Ok((Box::new(Batch::new(&gpu, program, mode, batch, slots, setup.frame_bytes, deadline)?), None))
+        Ok((Box::new(KernelBatch::new(&gpu, program, mode, batch, slots, setup.frame_bytes, deadline)?), None))
     };
     match spec.backend {
         Choice::Cpu => cpu(commit),
@@ -515,37 +516,37 @@ fn backend(spec: &RunSpec, program: &Program, notes: &mut Vec<String>) -> Result
     }
 }
 
-struct Packets {
-    source: Box<dyn Source>,
+struct PacketInput {
+    source: Box<dyn FrameSource>,
     /// Where to send them, if that is where they come from.
-    sender: Option<Box<dyn Sink>>,
+    sender: Option<Box<dyn FrameSink>>,
     /// When they are taken.
     pace: Pace,
     /// Since 1970 the time that arrival 0 stands for; zero where there is none.
     epoch: Duration,
 }
 
-fn source(spec: &RunSpec, table: &Table, notes: &mut Vec<String>) -> Result<Packets, RouterError> {
+fn source(spec: &RouterSpec, table: &Table, notes: &mut Vec<String>) -> Result<PacketInput, RouterError> {
     if let Some(name) = &spec.interface {
         #[cfg(target_os = "linux")]
         {
-            use crate::source::{Interface, Ring, RingSpec};
+            use crate::source::{PacketRing, RawSocket, RingSpec};
             let stop = Arc::new(AtomicBool::new(false));
-            let (source, sender): (Box<dyn Source>, _) = match spec.ring_mib {
+            let (source, sender): (Box<dyn FrameSource>, _) = match spec.ring_mib {
                 Some(mib) => {
-                    let ring = Ring::open(name, &RingSpec::new(mib), stop)?;
+                    let ring = PacketRing::open(name, &RingSpec::new(mib), stop)?;
                     let sender = ring.sender();
                     (Box::new(ring), sender)
                 }
                 None => {
-                    let interface = Interface::open(name, stop)?;
+                    let interface = RawSocket::open(name, stop)?;
                     let sender = interface.sender();
                     (Box::new(interface), sender)
                 }
             };
-            let sender = spec.reflect.then(|| Box::new(sender) as Box<dyn Sink>);
+            let sender = spec.reflect.then(|| Box::new(sender) as Box<dyn FrameSink>);
             let epoch = source.epoch().unwrap_or_default();
-            return Ok(Packets { source, sender, pace: Pace::Arrival, epoch });
+            return Ok(PacketInput { source, sender, pace: Pace::Arrival, epoch });
         }
         #[cfg(not(target_os = "linux"))]
         {
@@ -556,7 +557,7 @@ fn source(spec: &RunSpec, table: &Table, notes: &mut Vec<String>) -> Result<Pack
     if let (Some(path), None, None) = (&spec.capture, spec.mpps, spec.speed) {
         let source = Box::new(Capture::open(path)?);
         let epoch = source.epoch().unwrap_or_default();
-        return Ok(Packets { source, sender: None, pace: Pace::AsFast, epoch });
+        return Ok(PacketInput { source, sender: None, pace: Pace::AsFast, epoch });
     }
     // Packets of another schedule than the capture's begin when it begins.
     let epoch = match &spec.capture {
@@ -582,5 +583,5 @@ fn source(spec: &RunSpec, table: &Table, notes: &mut Vec<String>) -> Result<Pack
         (Some(mpps), None) => (rate(mpps)?, Pace::Arrival),
         (None, None) => (rate(1.0)?, Pace::AsFast),
     };
-    Ok(Packets { source: Box::new(blueprint.source(spec.seed, &load)?), sender: None, pace, epoch })
+    Ok(PacketInput { source: Box::new(blueprint.source(spec.seed, &load)?), sender: None, pace, epoch })
 }

@@ -11,7 +11,7 @@ use units::PortId;
 use crate::RouterError;
 
 /// Takes packets that leave the router.
-pub trait Sink {
+pub trait FrameSink {
     /// `packet` leaves by `port`.
     ///
     /// # Errors
@@ -36,7 +36,7 @@ pub trait Sink {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nowhere;
 
-impl Sink for Nowhere {
+impl FrameSink for Nowhere {
     fn send(&mut self, _: &Packet, _: PortId) -> Result<(), RouterError> {
         Ok(())
     }
@@ -66,7 +66,7 @@ impl PcapSink {
     }
 }
 
-impl Sink for PcapSink {
+impl FrameSink for PcapSink {
     fn send(&mut self, packet: &Packet, _: PortId) -> Result<(), RouterError> {
         let time = self.epoch.saturating_add(Duration::from_nanos(packet.arrival.0 / 1000));
         // The format has 32 bits: later than 2106 is then.
@@ -98,10 +98,10 @@ mod interface {
     use packet::Packet;
     use units::PortId;
 
-    use super::Sink;
+    use super::FrameSink;
     use crate::RouterError;
 
-    /// Sends by a network interface: see [`crate::source::Interface::sender`] and [`crate::source::Ring::sender`].
+    /// Sends by a network interface: see [`crate::source::RawSocket::sender`] and [`crate::source::PacketRing::sender`].
     pub struct InterfaceSink {
         name: String,
         socket: Arc<OwnedFd>,
@@ -115,7 +115,7 @@ mod interface {
         }
     }
 
-    impl Sink for InterfaceSink {
+    impl FrameSink for InterfaceSink {
         fn send(&mut self, packet: &Packet, _: PortId) -> Result<(), RouterError> {
             loop {
                 // SAFETY: a buffer of this length.

@@ -8,7 +8,7 @@ use crate::RouterError;
 
 /// What a source has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextFrame {
     /// A packet, whose `arrival` counts from the start of the run.
     Packet,
     /// Nothing yet: ask again.
@@ -18,12 +18,12 @@ pub enum Next {
 }
 
 /// Gives packets in order of arrival.
-pub trait Source {
+pub trait FrameSource {
     /// Fills `packet` with the next packet, if there is one.
     ///
     /// # Errors
     /// It cannot be read.
-    fn next(&mut self, packet: &mut Packet) -> Result<Next, RouterError>;
+    fn next(&mut self, packet: &mut Packet) -> Result<NextFrame, RouterError>;
 
     /// Whether packets arrive when they do, not when `arrival` says.
     fn is_live(&self) -> bool {
@@ -46,15 +46,15 @@ pub trait Source {
     }
 }
 
-impl Source for traffic::Source {
-    fn next(&mut self, packet: &mut Packet) -> Result<Next, RouterError> {
-        Ok(if traffic::Source::next(self, packet) { Next::Packet } else { Next::End })
+impl FrameSource for traffic::Source {
+    fn next(&mut self, packet: &mut Packet) -> Result<NextFrame, RouterError> {
+        Ok(if traffic::Source::next(self, packet) { NextFrame::Packet } else { NextFrame::End })
     }
 }
 
-impl Source for traffic::Capture {
-    fn next(&mut self, packet: &mut Packet) -> Result<Next, RouterError> {
-        Ok(if traffic::Capture::next(self, packet) { Next::Packet } else { Next::End })
+impl FrameSource for traffic::Capture {
+    fn next(&mut self, packet: &mut Packet) -> Result<NextFrame, RouterError> {
+        Ok(if traffic::Capture::next(self, packet) { NextFrame::Packet } else { NextFrame::End })
     }
 
     fn epoch(&self) -> Option<Duration> {
@@ -63,4 +63,4 @@ impl Source for traffic::Capture {
 }
 
 #[cfg(target_os = "linux")]
-pub use crate::interface::{Interface, Ring, RingSpec};
+pub use crate::interface::{PacketRing, RawSocket, RingSpec};

@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use functions::ChecksumCheck;
-use router::bench::{BenchSpec, Measured, bench, measure};
+use router::bench::{BenchSpec, BenchTimes, bench, measure};
 use router::layout::Task;
-use router::setup::{FunctionName, Functions};
-use router::{Backend, Commit, Cpu, Program};
+use router::setup::{FunctionName, FunctionNames};
+use router::{Backend, Commit, CpuThreads, RouterProgram};
 
 #[allow(dead_code, reason = "each test uses a part of it")]
 #[path = "suite/made/mod.rs"]
@@ -63,13 +63,13 @@ impl Cost {
 }
 
 /// Measures `count` packets of `ns` each; what came, and what the worker saw.
-fn measured(count: u64, ns: f64, batch: u32, mpps: Option<f64>) -> (Measured, f64) {
+fn measured(count: u64, ns: f64, batch: u32, mpps: Option<f64>) -> (BenchTimes, f64) {
     let cost = Arc::new(Cost { ns, done: AtomicU64::new(0), begun: Mutex::default() });
     let own = cost.clone();
     let hook: router::backend::Hook = Arc::new(move |task| own.work(task));
-    let program = Program::check(ChecksumCheck::Nic, 4);
+    let program = RouterProgram::check(ChecksumCheck::Nic, 4);
     let slots = count.next_power_of_two().min(SLOTS);
-    let mut cpu = Cpu::with_hook(&program, 1, slots, Commit::Device, DEADLINE, 0, Some(hook)).unwrap();
+    let mut cpu = CpuThreads::with_hook(&program, 1, slots, Commit::Device, DEADLINE, 0, Some(hook)).unwrap();
     for number in 0..slots {
         cpu.put(number, &mut made::packet(number));
     }
@@ -143,7 +143,7 @@ fn delay_counts_from_each_packets_own_arrival() {
 #[test]
 fn no_point_carries_more_than_a_thread_can_or_than_is_offered() {
     let spec = BenchSpec {
-        function: Functions::from(FunctionName::Ttl),
+        function: FunctionNames::from(FunctionName::Ttl),
         packets: 1 << 14,
         batches: vec![32, 4096],
         shares: vec![0.5],

@@ -11,7 +11,7 @@
 
 use sim::run::steer::ControlInterval;
 use sim::scenario::{SCENARIOS, find};
-use sim::{Options, Overrides, Scenario};
+use sim::{Overrides, RunOptions, Scenario};
 
 const PHASES: usize = 3;
 /// Intervals of 125 us in a phase: 10 to 20 ms.
@@ -217,7 +217,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .enumerate()
             .map(|(i, (_, set))| if i < fixed { short.scenario(set) } else { schedule.scenario(set) })
             .collect::<Result<_, _>>()?;
-        let results = sim::run_all(&scenarios, Options { threads, same_packets: false }, &mut |_| true)?;
+        let results = sim::run_all(&scenarios, RunOptions { threads, same_packets: false }, &mut |_| true)?;
         let done: Vec<Vec<Done>> = results
             .iter()
             .enumerate()

@@ -10,7 +10,7 @@
 use std::time::Instant;
 
 use functions::{PacketFunction, Verdict};
-use machine::cache::{Chain, LevelSpec, Origin, Trace, Vectors, simulate_with};
+use machine::cache::{CacheChain, CacheTrace, LevelSpec, Origin, Vectors, simulate_with};
 use machine::nic::{Mempool, RX_RING, Received, RxQueue, ServerLayout, TX_RING, TxQueue};
 use packet::Packet;
 use probe::{Layout, Null, Placed, Script};
@@ -43,7 +43,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         );
     }
     pass(&scenario, &loaded, burst.max(1), Depth::Tags, Some(&mut addresses))?;
-    let trace = Trace { addresses: &addresses, ..Trace::default() };
+    let trace = CacheTrace { addresses: &addresses, ..CacheTrace::default() };
     let levels = levels(&scenario)?;
     for vectors in Vectors::all() {
         let start = Instant::now();
@@ -110,7 +110,7 @@ fn pass(
         RxQueue::new(nic.rx_descriptors, nic.refill, CORE, &mut pool).ok_or("the pool is smaller than the ring")?;
     let mut tx: Vec<TxQueue> =
         (0..nic.ports).map(|port| TxQueue::new(nic.tx_descriptors, port, nic.fast_free)).collect();
-    let mut chain = Chain::new(&levels(scenario)?, 0, "machine")?;
+    let mut chain = CacheChain::new(&levels(scenario)?, 0, "machine")?;
     let mut script = Script::new();
     let (mut received, mut frames, mut mbuf_of) = (Vec::new(), Vec::new(), Vec::new());
     let (mut verdicts, mut freed, mut spare): (Vec<Verdict>, Vec<u32>, Vec<Packet>) = Default::default();

@@ -9,13 +9,13 @@ use std::time::Instant;
 use engine::Seed;
 use sim::load::{Stock, load};
 use sim::scenario::{SCENARIOS, find};
-use sim::server::{Departure, Observer, Pause, Server};
+use sim::server::{Departure, DepartureObserver, Pause, Server};
 use sim::{Overrides, Scenario};
 use units::Ps;
 
 struct Nobody;
 
-impl Observer for Nobody {
+impl DepartureObserver for Nobody {
     fn departure(&mut self, _: &Departure) {}
 }
 

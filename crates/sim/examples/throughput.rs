@@ -10,7 +10,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut set = vec!["run.curve=[]".to_string()];
     set.extend(args);
     let scenario = Scenario::read(preset.text, preset.name, &Overrides { set, ..Overrides::default() })?;
-    let result = sim::run(&scenario, sim::Options { threads: 1, ..Default::default() }, &mut |_| true)?;
+    let result = sim::run(&scenario, sim::RunOptions { threads: 1, ..Default::default() }, &mut |_| true)?;
     let m = &result.measured.measure;
     println!(
         "{} packets in {:.2} s (load {:.2} s): {:.2} M/s, lost {:?}, rejected {:?}, mean {:.0} ns, unattributed {} ps",

@@ -11,11 +11,11 @@ pub mod server;
 
 pub use answer::compare::compare;
 pub use answer::summary::{run_id, summary};
-pub use answer::tables::{TABLES, Tables};
-pub use answer::verdict::{Verdict, verdict};
+pub use answer::tables::{RunTables, TABLES};
+pub use answer::verdict::{RunVerdict, verdict};
 pub use load::{InputFile, Loaded, Routing, Stock};
-pub use run::schedule::Watch;
-pub use run::simulate::{Measured, Setup, WarmUp, WarmUpEnd};
-pub use run::{Options, Progress, RunResult, run, run_all, run_from};
-pub use scenario::{Overrides, Scenario, ScenarioError, Search};
+pub use run::schedule::ProgressWatch;
+pub use run::simulate::{Measured, SimulationSetup, WarmUp, WarmUpEnd};
+pub use run::{Progress, RunOptions, RunResult, run, run_all, run_from};
+pub use scenario::{Overrides, RateSearch, Scenario, ScenarioError};
 pub use server::owners::ApplicationFound;

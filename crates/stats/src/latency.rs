@@ -24,12 +24,12 @@ pub struct Latency {
     left: u64,
     size: u64,
     /// The state after each full batch. Merging neighbours drops every other one.
-    marks: Vec<Mark>,
+    marks: Vec<BatchMark>,
 }
 
 /// What had been recorded by the end of a batch.
 #[derive(Clone, Debug)]
-struct Mark {
+struct BatchMark {
     sum: u128,
     /// Latencies in each coarse bucket.
     coarse: Vec<u64>,
@@ -92,7 +92,7 @@ impl Latency {
     #[cold]
     #[inline(never)]
     fn close(&mut self) {
-        self.marks.push(Mark { sum: self.histogram.sum(), coarse: self.histogram.coarse().collect() });
+        self.marks.push(BatchMark { sum: self.histogram.sum(), coarse: self.histogram.coarse().collect() });
         if self.marks.len() == MOST {
             // The odd marks end the batches of twice the size.
             let mut odd = false;
@@ -126,7 +126,7 @@ impl Latency {
     /// The means of the full batches in picoseconds, in order.
     pub fn batch_means(&self) -> Vec<f64> {
         let mut before = 0;
-        let mean = |mark: &Mark| {
+        let mean = |mark: &BatchMark| {
             let sum = mark.sum - std::mem::replace(&mut before, mark.sum);
             sum as f64 / self.size as f64
         };

@@ -2,8 +2,8 @@
 //! `cargo run --release -p wirespeed-studies --example netproc_speed [PACKETS]`, the best of three each.
 
 use clock::cpu_seconds;
-use studies::netproc::study::{self, Calibration, RunSpec, StudySpec, System};
-use studies::netproc::work::Application;
+use studies::netproc::study::{self, Calibration, NetprocRunSpec, PaperColumn, StudySpec};
+use studies::netproc::work::NetprocApplication;
 
 #[path = "../../machine/examples/clock/mod.rs"]
 mod clock;
@@ -15,9 +15,11 @@ const CALIBRATION: Calibration =
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let packets: u64 = std::env::args().nth(1).map_or(Ok(400_000), |a| a.parse())?;
     let mut speeds = Vec::new();
-    for application in [Application::L3fwd16, Application::Nat, Application::Firewall] {
-        for system in [System::RefBase, System::OurBase, System::Block, System::AllPf, System::AdaptPf] {
-            let run = RunSpec {
+    for application in [NetprocApplication::L3fwd16, NetprocApplication::Nat, NetprocApplication::Firewall] {
+        for system in
+            [PaperColumn::RefBase, PaperColumn::OurBase, PaperColumn::Block, PaperColumn::AllPf, PaperColumn::AdaptPf]
+        {
+            let run = NetprocRunSpec {
                 application,
                 ..serde_json::from_str(&format!("{{\"system\": {}, \"banks\": 2}}", serde_json::to_string(&system)?))?
             };

@@ -5,8 +5,8 @@
 use std::error::Error;
 
 use cpu_time::ProcessTime;
-use machine::simt::{Arrival, KernelSpec, hermes};
-use studies::simt::{Application, HermesPreset, Workload, WorkloadSpec};
+use machine::simt::{KernelSpec, PacketArrival, hermes};
+use studies::simt::{HermesPreset, SimtApplication, SimtWorkload, WorkloadSpec};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let packets: u32 = arguments.next().map_or(Ok(1 << 20), |n| n.parse())?;
     let recorded: usize = arguments.next().map_or(Ok(4096), |n| n.parse())?;
     let runs = arguments.next().map_or(Ok(7), |n| n.parse::<usize>())?.max(1);
-    let application: Application = serde_json::from_value(serde_json::Value::String(name.clone()))?;
+    let application: SimtApplication = serde_json::from_value(serde_json::Value::String(name.clone()))?;
     let preset = HermesPreset::named("hermes")?;
     let kernel = KernelSpec { registers: 16, shared: 0 };
     let spec = WorkloadSpec {
@@ -28,10 +28,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         strings: Default::default(),
         fragment: Default::default(),
     };
-    let workload = Workload::new(&spec, 1)?;
+    let workload = SimtWorkload::new(&spec, 1)?;
     let lanes = workload.bytes.len() as u32;
-    let arrivals: Vec<Arrival> = (0..packets)
-        .map(|n| Arrival { at: u64::from(n) / 4, bytes: workload.bytes[(n % lanes) as usize], lane: n % lanes })
+    let arrivals: Vec<PacketArrival> = (0..packets)
+        .map(|n| PacketArrival { at: u64::from(n) / 4, bytes: workload.bytes[(n % lanes) as usize], lane: n % lanes })
         .collect();
     let mut rates = Vec::new();
     for run in 1..=runs {

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use studies::slices::{Architecture, Point, SlicesSpec};
+use studies::slices::{Architecture, SlicesPoint, SlicesSpec};
 
 /// As `papers/2020-access-korikawa/study.toml` has them.
 const REAL: &str = "[caches.l1]\nbytes = 65536\nways = 8\nper_us = 800\n[caches.l2]\nbytes = 524288\nways = 16\nper_us = 400\n\
@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         // What a run takes before its first packet is not simulation: the difference of two runs leaves it out.
         let time = |requests| -> Result<f64, studies::slices::SlicesError> {
             let start = Instant::now();
-            let point = Point { spec: SlicesSpec { requests, ..spec.clone() }, seed: 1, runs: 1 };
+            let point = SlicesPoint { spec: SlicesSpec { requests, ..spec.clone() }, seed: 1, runs: 1 };
             let found =
                 point.run(&[], &mut || true)?.ok_or(studies::slices::SlicesError::Text("nobody stops it".into()))?;
             if requests > 1_000 {

@@ -16,7 +16,7 @@ use sim::scenario::{Scenario, ScenarioError};
 
 /// A recording, and what was found while it was made.
 #[derive(Clone, Debug)]
-pub struct Recording {
+pub struct LookupRecording {
     /// What packets look up.
     pub lookups: Lookups,
     /// Bytes of its lines.
@@ -47,7 +47,7 @@ pub fn record(
     packets: u64,
     line_bytes: u32,
     go_on: &mut dyn FnMut() -> bool,
-) -> Result<Option<Recording>, ScenarioError> {
+) -> Result<Option<LookupRecording>, ScenarioError> {
     let wrong =
         |path: &str, message: String| ScenarioError::Value { origin: "scenario".into(), path: path.into(), message };
     if !(1..=MOST_BYTES).contains(&line_bytes) {
@@ -113,7 +113,7 @@ pub fn record(
         wrong("function", told.into())
     })?;
     let stores = seen.stores as f64 / references.max(1) as f64;
-    Ok(Some(Recording { lookups, line_bytes, packets: taken, without, stores, regions }))
+    Ok(Some(LookupRecording { lookups, line_bytes, packets: taken, without, stores, regions }))
 }
 
 /// Keeps references to tables with the packet they were made for.

@@ -5,17 +5,19 @@
 //! where a memory's bandwidth went.
 
 use machine::MachineError;
-use machine::cache::{self, CacheSpec, ClassSpec, Found, LevelSpec, PrefetcherSpec, Replacement, Write, WriteMiss};
+use machine::cache::{
+    self, CacheSpec, HitCounts, LevelClassSpec, LevelSpec, PrefetcherSpec, Replacement, WriteHitPolicy, WriteMiss,
+};
 use machine::dram::hmc::{self, CubeSpec};
 use machine::dram::map::{AddressMap, Decoder};
 use machine::dram::policy::ControllerSpec;
 use machine::dram::presets;
-use machine::dram::simulate::{self as dram, Arrivals, REQUEST_BYTES, Record};
+use machine::dram::simulate::{self as dram, DramRecordOptions, REQUEST_BYTES, RequestArrivals};
 use machine::dram::standard::Standard;
-use machine::dram::stats::{Latencies, Report};
-use machine::memory::{Inclusion, Shape, SliceHash};
+use machine::dram::stats::{DramReport, Latencies};
+use machine::memory::{Inclusion, SliceHash, WireTopology};
 use serde_json::{Value, json};
-use traffic::Requests;
+use traffic::RequestTrace;
 use units::{Clos, DEVICE, LINE_BYTES, Ps, Size, Span};
 
 use sim::scenario::{ScenarioError, known};
@@ -87,7 +89,7 @@ pub struct DramSettings<'a> {
 
 /// A DRAM that was found to be sound.
 #[derive(Clone, Debug)]
-pub struct Dram {
+pub struct CheckedDram {
     /// Of a cube its vaults'.
     standard: Standard,
     cube: Option<CubeSpec>,
@@ -111,12 +113,12 @@ pub struct DramResult {
     pub accepted: Vec<u64>,
 }
 
-impl Dram {
+impl CheckedDram {
     /// Judges settings.
     ///
     /// # Errors
     /// A preset nobody ships, TOML that is none, settings that contradict themselves or each other.
-    pub fn new(settings: &DramSettings) -> Result<Dram, ScenarioError> {
+    pub fn new(settings: &DramSettings) -> Result<CheckedDram, ScenarioError> {
         let cube = cube(settings.preset, settings.standard)?;
         let standard = match &cube {
             Some(cube) => cube.vaults.clone(),
@@ -144,7 +146,7 @@ impl Dram {
         if let Some(text) = settings.refresh {
             controller.refresh = text.parse()?;
         }
-        Ok(Dram {
+        Ok(CheckedDram {
             map_text: if text.contains('=') { "fields".into() } else { text.trim().to_string() },
             map,
             controller,
@@ -164,22 +166,22 @@ impl Dram {
     /// # Errors
     /// A controller that the standard does not go with, addresses beyond the device, clocks of a trace
     /// that has none.
-    pub fn simulate(&self, requests: &Requests, accepted: bool) -> Result<DramResult, ScenarioError> {
+    pub fn simulate(&self, requests: &RequestTrace, accepted: bool) -> Result<DramResult, ScenarioError> {
         let arrivals = match self.offered {
-            Offered::Saturated => Arrivals::Saturated,
-            Offered::Every(gap) => Arrivals::Every(gap),
+            Offered::Saturated => RequestArrivals::Saturated,
+            Offered::Every(gap) => RequestArrivals::Every(gap),
             Offered::Trace if requests.clocks.is_empty() => {
                 let allowed = "a trace whose requests have clocks";
                 let remedy = "write a clock behind each address, or offer saturated or every=CLOCKS";
                 return Err(no("offered", "trace, which has no clocks", allowed, remedy).into());
             }
-            Offered::Trace => Arrivals::At(&requests.clocks),
+            Offered::Trace => RequestArrivals::At(&requests.clocks),
         };
-        let trace = dram::Trace { addresses: &requests.addresses, writes: &requests.writes, arrivals };
+        let trace = dram::DramTrace { addresses: &requests.addresses, writes: &requests.writes, arrivals };
         if let Some(cube) = &self.cube {
             return self.simulate_cube(cube, requests, &trace, accepted);
         }
-        let record = Record { accepted, commands: false };
+        let record = DramRecordOptions { accepted, commands: false };
         let outcome = dram::simulate(&self.standard, &self.map, &self.controller, &trace, record)?;
         let document = self.document(requests, &outcome.report);
         Ok(DramResult { document, completions: outcome.completions, accepted: outcome.accepted })
@@ -190,8 +192,8 @@ impl Dram {
     fn simulate_cube(
         &self,
         cube: &CubeSpec,
-        requests: &Requests,
-        trace: &dram::Trace,
+        requests: &RequestTrace,
+        trace: &dram::DramTrace,
         accepted: bool,
     ) -> Result<DramResult, ScenarioError> {
         let outcome = hmc::simulate(cube, &self.map, trace)?;
@@ -243,7 +245,7 @@ impl Dram {
         Ok(DramResult { document, completions, accepted: sent })
     }
 
-    fn document(&self, requests: &Requests, report: &Report) -> Value {
+    fn document(&self, requests: &RequestTrace, report: &DramReport) -> Value {
         let (peak, shares) = (self.standard.peak_bytes_per_s(), report.shares);
         let stores = requests.writes.iter().filter(|&&write| write).count();
         json!({
@@ -305,7 +307,7 @@ impl Dram {
     }
 
     /// Where the bandwidth went, the greatest loss first: why, with this standard's numbers, and what to try.
-    fn explanation(&self, report: &Report, bytes_per_s: f64, requests: &Requests) -> Vec<String> {
+    fn explanation(&self, report: &DramReport, bytes_per_s: f64, requests: &RequestTrace) -> Vec<String> {
         let t = |name: &str| self.standard.timings.get(name).copied().unwrap_or(0);
         let shares = report.shares;
         let gap = self.standard.column_gap();
@@ -373,7 +375,7 @@ impl Dram {
     }
 
     /// Why data buses had nothing to do.
-    fn why_idle(&self, report: &Report) -> String {
+    fn why_idle(&self, report: &DramReport) -> String {
         if let Some((number, channel)) = report.overloaded_channel() {
             return format!(
                 "the channels are not used evenly: channel {number} has {:.1} % of the bursts, where {:.1} % would be even, and \
@@ -395,7 +397,7 @@ impl Dram {
 
     /// Says so where requests come at a rate of their own, and all of it is carried: the memory is not the limit then,
     /// whatever single requests wait for.
-    fn all_carried(&self, bytes_per_s: f64, requests: &Requests) -> Option<String> {
+    fn all_carried(&self, bytes_per_s: f64, requests: &RequestTrace) -> Option<String> {
         let n = requests.addresses.len();
         let (clocks, gap) = match self.offered {
             Offered::Saturated => return None,
@@ -531,7 +533,7 @@ pub struct NamedLevel {
     /// The level.
     pub spec: LevelSpec,
     /// How its slices are wired, if that is told: a ring or a mesh. Cores and devices are where slice 0 is.
-    pub wires: Option<Shape>,
+    pub wires: Option<WireTopology>,
 }
 
 const LEVEL: &str = "[NAME=]SIZE/WAYS[:OPTION]..., as in 32KiB/8 or L3=16MiB/16:srrip";
@@ -657,7 +659,12 @@ fn subject(name: &str) -> &str {
     }
 }
 
-fn one_option(spec: &mut LevelSpec, wires: &mut Option<Shape>, path: &str, text: &str) -> Result<(), MachineError> {
+fn one_option(
+    spec: &mut LevelSpec,
+    wires: &mut Option<WireTopology>,
+    path: &str,
+    text: &str,
+) -> Result<(), MachineError> {
     // Their entries are those that hardware tables usually have; the degree is what decides.
     const ENTRIES: u32 = 256;
     const DISTANCE: u32 = 16;
@@ -689,11 +696,11 @@ fn one_option(spec: &mut LevelSpec, wires: &mut Option<Shape>, path: &str, text:
     };
     let all_ways = units::Cbm::low(spec.ways).0;
     if let Some(class) = class_of(text) {
-        let of_zero = spec.classes.first().copied().unwrap_or(ClassSpec { ways: all_ways, age: usual });
+        let of_zero = spec.classes.first().copied().unwrap_or(LevelClassSpec { ways: all_ways, age: usual });
         if spec.classes.len() <= class {
             spec.classes.resize(class + 1, of_zero);
         }
-        spec.classes[class] = ClassSpec { ways: mask("0xf0")?, ..of_zero };
+        spec.classes[class] = LevelClassSpec { ways: mask("0xf0")?, ..of_zero };
         return Ok(());
     }
     if OPTIONS.contains(&name) && text.contains('=') && !takes_one {
@@ -711,7 +718,7 @@ fn one_option(spec: &mut LevelSpec, wires: &mut Option<Shape>, path: &str, text:
             spec.replacement = if name == "age" { Replacement::Age } else { Replacement::AgeRandom };
             let age = if value.is_empty() { usual } else { age()? };
             let ways = spec.classes.first().map_or(all_ways, |class| class.ways);
-            spec.classes = vec![ClassSpec { ways, age }];
+            spec.classes = vec![LevelClassSpec { ways, age }];
         }
         "next-line" => spec.prefetcher = Some(PrefetcherSpec::NextLine { degree: degree()? }),
         "stride" => spec.prefetcher = Some(PrefetcherSpec::Stride { degree: degree()?, entries: ENTRIES }),
@@ -721,10 +728,10 @@ fn one_option(spec: &mut LevelSpec, wires: &mut Option<Shape>, path: &str, text:
         }
         "ways" => {
             let age = spec.classes.first().map_or(usual, |class| class.age);
-            spec.classes = vec![ClassSpec { ways: mask("0x0f")?, age }];
+            spec.classes = vec![LevelClassSpec { ways: mask("0x0f")?, age }];
         }
-        "io" => spec.io = Some(ClassSpec { ways: mask("0x3")?, age: spec.io.map_or(usual, |io| io.age) }),
-        "io-age" => spec.io = Some(ClassSpec { ways: spec.io.map_or(all_ways, |io| io.ways), age: age()? }),
+        "io" => spec.io = Some(LevelClassSpec { ways: mask("0x3")?, age: spec.io.map_or(usual, |io| io.age) }),
+        "io-age" => spec.io = Some(LevelClassSpec { ways: spec.io.map_or(all_ways, |io| io.ways), age: age()? }),
         "slices" => {
             let wrong = || no(path, text, "slices=N, 1 to 64", "servers have a slice a core");
             spec.slices = value.parse().map_err(|_| wrong())?;
@@ -738,11 +745,11 @@ fn one_option(spec: &mut LevelSpec, wires: &mut Option<Shape>, path: &str, text:
                 _ => return Err(no(path, text, "hash=xor-fold, modulo, intel or mixed", "which slice has a line")),
             };
         }
-        "ring" => *wires = Some(Shape::Ring),
+        "ring" => *wires = Some(WireTopology::Ring),
         "mesh" => {
             let wrong = || no(path, text, "mesh=COLUMNS, 1 to 64", "slices of a row");
             let columns = value.parse().ok().filter(|columns| (1..=64).contains(columns));
-            *wires = Some(Shape::Mesh { columns: columns.ok_or_else(wrong)? });
+            *wires = Some(WireTopology::Mesh { columns: columns.ok_or_else(wrong)? });
         }
         "exclusive" => {
             return Err(no(path, text, &OPTIONS.join(", "), "a level that has what the one above gave up is a victim"));
@@ -766,8 +773,8 @@ fn one_word(spec: &mut LevelSpec, name: &str) -> bool {
         "non-inclusive" => spec.inclusion = Inclusion::NonInclusive,
         "inclusive" => spec.inclusion = Inclusion::Inclusive,
         "victim" => spec.inclusion = Inclusion::Victim,
-        "write-back" => spec.write = Write::Back,
-        "write-through" => spec.write = Write::Through,
+        "write-back" => spec.write = WriteHitPolicy::Back,
+        "write-through" => spec.write = WriteHitPolicy::Through,
         "write-allocate" => spec.write_miss = WriteMiss::Fetch,
         "write-validate" => spec.write_miss = WriteMiss::Validate,
         "write-around" => spec.write_miss = WriteMiss::Around,
@@ -781,14 +788,14 @@ fn one_word(spec: &mut LevelSpec, name: &str) -> bool {
 }
 
 /// The static place of each request, where the trace has them.
-fn sites(requests: &Requests) -> Option<&[u16]> {
+fn sites(requests: &RequestTrace) -> Option<&[u16]> {
     (!requests.sites.is_empty()).then_some(&requests.sites[..])
 }
 
 /// A trace as caches take it.
-fn cache_trace<'a>(requests: &'a Requests, is_write: Option<&'a [bool]>) -> cache::Trace<'a> {
+fn cache_trace<'a>(requests: &'a RequestTrace, is_write: Option<&'a [bool]>) -> cache::CacheTrace<'a> {
     let origins = (!requests.origins.is_empty()).then_some(&requests.origins[..]);
-    cache::Trace { addresses: &requests.addresses, is_write, sites: sites(requests), class: Clos(0), origins }
+    cache::CacheTrace { addresses: &requests.addresses, is_write, sites: sites(requests), class: Clos(0), origins }
 }
 
 /// The documented object of a trace through `levels`, but for what the host took. `seed` is for random
@@ -796,7 +803,7 @@ fn cache_trace<'a>(requests: &'a Requests, is_write: Option<&'a [bool]>) -> cach
 ///
 /// # Errors
 /// Levels that contradict themselves or each other; addresses that are spread too widely.
-pub fn simulate_cache(levels: &[NamedLevel], requests: &Requests, seed: u64) -> Result<Value, MachineError> {
+pub fn simulate_cache(levels: &[NamedLevel], requests: &RequestTrace, seed: u64) -> Result<Value, MachineError> {
     let specs: Vec<LevelSpec> = levels.iter().map(|level| level.spec.clone()).collect();
     let is_write = (!requests.writes.is_empty()).then_some(&requests.writes[..]);
     let trace = cache_trace(requests, is_write);
@@ -805,10 +812,10 @@ pub fn simulate_cache(levels: &[NamedLevel], requests: &Requests, seed: u64) -> 
         counts.dma_writes.hits + counts.dma_writes.misses + counts.dma_reads.hits + counts.dma_reads.misses;
     let of_devices = counts.dma_writes.hits + counts.dma_writes.misses;
     let stores = requests.writes.iter().filter(|&&write| write).count() as u64 - of_devices;
-    let found = |found: &Found| json!({ "hits": found.hits, "misses": found.misses });
+    let found = |found: &HitCounts| json!({ "hits": found.hits, "misses": found.misses });
     let slices = |at: usize, level: &NamedLevel| -> Value {
         let of = counts.slices.get(at).map_or(&[][..], Vec::as_slice);
-        let slice = |(slice, found): (usize, &Found)| {
+        let slice = |(slice, found): (usize, &HitCounts)| {
             let hops = level.wires.map(|wires| wires.hops(level.spec.slices, 0, slice as u32));
             json!({ "hits": found.hits, "misses": found.misses, "hops": hops })
         };
@@ -907,7 +914,12 @@ fn without_effect(levels: &[NamedLevel], origins: &[u8]) -> Vec<String> {
 ///
 /// # Errors
 /// As [`simulate_cache`]; a sample of fewer than 2 groups of sets; a prefetcher.
-pub fn sample_cache(levels: &[NamedLevel], requests: &Requests, one_in: u64, seed: u64) -> Result<Value, MachineError> {
+pub fn sample_cache(
+    levels: &[NamedLevel],
+    requests: &RequestTrace,
+    one_in: u64,
+    seed: u64,
+) -> Result<Value, MachineError> {
     let specs: Vec<LevelSpec> = levels.iter().map(|level| level.spec.clone()).collect();
     let all = cache::sample_groups(&specs)?;
     let groups = all / one_in.max(1);
@@ -968,12 +980,12 @@ fn no(path: &str, came: &str, allowed: &str, remedy: &str) -> MachineError {
 mod tests {
     use super::*;
 
-    fn requests(text: &str) -> Requests {
-        Requests::from_bytes(text.into(), "t", None).unwrap()
+    fn requests(text: &str) -> RequestTrace {
+        RequestTrace::from_bytes(text.into(), "t", None).unwrap()
     }
 
-    fn dram(settings: DramSettings) -> Result<Dram, String> {
-        Dram::new(&DramSettings { preset: "ddr4-2400u", ..settings }).map_err(|e| e.to_string())
+    fn dram(settings: DramSettings) -> Result<CheckedDram, String> {
+        CheckedDram::new(&DramSettings { preset: "ddr4-2400u", ..settings }).map_err(|e| e.to_string())
     }
 
     #[test]
@@ -1134,7 +1146,7 @@ mod tests {
         for text in ["32KiB/8:age=3:ways=0x0f", "32KiB/8:ways=0x0f:age=3"] {
             let spec = &levels(text).unwrap()[0].spec;
             assert_eq!(spec.replacement, Replacement::Age);
-            assert_eq!(spec.classes, [ClassSpec { ways: 0x0f, age: 3 }]);
+            assert_eq!(spec.classes, [LevelClassSpec { ways: 0x0f, age: 3 }]);
         }
         assert_eq!(levels("32KiB/8:age-random").unwrap()[0].spec.classes[0].age, 2);
     }
@@ -1158,7 +1170,7 @@ mod tests {
             .collect();
         for text in [view, lackey] {
             let mut with = requests(&text);
-            let count = |requests: &Requests| {
+            let count = |requests: &RequestTrace| {
                 let found = simulate_cache(&levels("32KiB/8:stride=4").unwrap(), requests, 0).unwrap();
                 found["levels"][0]["useful_prefetches"].as_u64().unwrap()
             };
@@ -1185,7 +1197,7 @@ mod tests {
         let stream: String = (0..60_000u64).map(|i| format!("R {:x}\n", i * 64)).collect();
         let of = |preset| {
             let settings = DramSettings { preset, ..DramSettings::default() };
-            Dram::new(&settings).unwrap().simulate(&requests(&stream), true).unwrap()
+            CheckedDram::new(&settings).unwrap().simulate(&requests(&stream), true).unwrap()
         };
         let (cube, vaults) = (of(CUBE), of("hmc-2.1-vault"));
         let number = |d: &Value, key: &str| d[key].as_f64().unwrap();
@@ -1206,13 +1218,16 @@ mod tests {
         let file = toml::to_string(&CubeSpec::default()).unwrap();
         let two = file.replace("links = 4", "links = 2");
         let settings = |text| DramSettings { preset: "mine.toml", standard: Some(text), ..DramSettings::default() };
-        let same = Dram::new(&settings(&file)).unwrap().simulate(&requests(&stream), false).unwrap();
+        let same = CheckedDram::new(&settings(&file)).unwrap().simulate(&requests(&stream), false).unwrap();
         assert_eq!((same.completions, &same.document["preset"]), (cube.completions.clone(), &CUBE.into()));
-        let half = Dram::new(&settings(&two)).unwrap().simulate(&requests(&stream), false).unwrap();
+        let half = CheckedDram::new(&settings(&two)).unwrap().simulate(&requests(&stream), false).unwrap();
         assert_eq!((peak(&half.document), &half.document["preset"]), (80.0, &"mine.toml".into()));
         let none = file.replace("links = 4", "links = 0");
         assert!(
-            Dram::new(&settings(&none)).unwrap_err().to_string().starts_with("dram.hmc.links = 0: allowed is 1 to 8")
+            CheckedDram::new(&settings(&none))
+                .unwrap_err()
+                .to_string()
+                .starts_with("dram.hmc.links = 0: allowed is 1 to 8")
         );
     }
 
@@ -1223,7 +1238,7 @@ mod tests {
         let (one, all) = (lines(32), lines(1));
         let first = |addresses: &str| {
             let settings = DramSettings { preset: "hbm3-6400", ..DramSettings::default() };
-            let found = Dram::new(&settings).unwrap().simulate(&requests(addresses), false).unwrap();
+            let found = CheckedDram::new(&settings).unwrap().simulate(&requests(addresses), false).unwrap();
             found.document["explanation"][0].as_str().unwrap_or_default().to_string()
         };
         let found = first(&one);
@@ -1242,11 +1257,11 @@ mod tests {
         // A standard's own word on its pages, whatever its name.
         let mine = toml::to_string(&presets::hmc_vault()).unwrap().replace("name = \"hmc", "name = \"mine");
         let settings = DramSettings { preset: "mine.toml", standard: Some(&mine), ..DramSettings::default() };
-        assert_eq!(Dram::new(&settings).unwrap().controller.page, machine::dram::policy::Page::Closed);
+        assert_eq!(CheckedDram::new(&settings).unwrap().controller.page, machine::dram::policy::Page::Closed);
         let opened = mine.replace("page = \"closed\"", "");
         assert_ne!(opened, mine);
         let settings = DramSettings { standard: Some(&opened), ..settings };
-        assert_eq!(Dram::new(&settings).unwrap().controller.page, machine::dram::policy::Page::Open);
+        assert_eq!(CheckedDram::new(&settings).unwrap().controller.page, machine::dram::policy::Page::Open);
         let shipped = toml::to_string(&presets::ddr4_2400u()).unwrap();
         let contradiction = shipped.replace("RAS = ", "RAS = 0 #");
         assert!(standard("file", Some(&contradiction)).unwrap_err().to_string().contains("timings.RAS"));

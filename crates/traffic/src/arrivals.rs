@@ -122,7 +122,7 @@ impl state::State for Process {
 /// A chain of states, each with its gap between packets (infinite where it is silent).
 #[derive(Clone, Debug)]
 struct Modulated {
-    states: Vec<State>,
+    states: Vec<ModulationState>,
     spacing: Spacing,
     state: usize,
     /// Until the state ends.
@@ -132,7 +132,7 @@ struct Modulated {
 state::state!(Modulated { values: [state, remaining], arrays: [], parts: [], built: [states, spacing] });
 
 #[derive(Clone, Debug)]
-struct State {
+struct ModulationState {
     gap: f64,
     dwell: f64,
     /// Cumulative probabilities of the next state.
@@ -191,8 +191,8 @@ impl Modulated {
         let on = time(spec.on, || format!("{path}.on_off.on"))?;
         let off = time(spec.off, || format!("{path}.on_off.off"))?;
         let states = vec![
-            State { gap: gap * on / (on + off), dwell: on, next: vec![0.0, 1.0] },
-            State { gap: f64::INFINITY, dwell: off, next: vec![1.0, 1.0] },
+            ModulationState { gap: gap * on / (on + off), dwell: on, next: vec![0.0, 1.0] },
+            ModulationState { gap: f64::INFINITY, dwell: off, next: vec![1.0, 1.0] },
         ];
         Ok(Modulated::start(states, spec.spacing, &[0.5, 0.5], rng))
     }
@@ -232,7 +232,7 @@ impl Modulated {
             let allowed = "at least one state must have a rate above 0";
             return Err(TrafficError::spec(format!("{path}.mmpp.states"), "silence in every state", allowed));
         }
-        let states = (0..n).map(|i| State {
+        let states = (0..n).map(|i| ModulationState {
             gap: gap * mean / spec.states[i].rate,
             dwell: dwell[i],
             next: to[i]
@@ -246,7 +246,7 @@ impl Modulated {
         Ok(Modulated::start(states.collect(), Spacing::Poisson, &visits, rng))
     }
 
-    fn start(states: Vec<State>, spacing: Spacing, visits: &[f64], rng: &mut impl Rng) -> Modulated {
+    fn start(states: Vec<ModulationState>, spacing: Spacing, visits: &[f64], rng: &mut impl Rng) -> Modulated {
         let weights: Vec<f64> = states.iter().zip(visits).map(|(s, v)| s.dwell * v).collect();
         let mut at = rng.random::<f64>() * weights.iter().sum::<f64>();
         let state = weights

@@ -30,7 +30,7 @@ use units::{PacketId, Ps};
 
 use crate::damage::{Damage, DamageKind};
 use crate::error::TrafficError;
-use crate::input::{Compression, Input, Stop};
+use crate::input::{Compression, InputStream, Stop};
 use crate::link;
 
 /// The most bytes of one record that are read: libpcap's `MAXIMUM_SNAPLEN`.
@@ -97,7 +97,7 @@ pub struct CaptureReport {
 }
 
 /// One record as its format has it; its bytes are the next `stored` of the input.
-struct Record {
+struct CaptureRecord {
     /// Since the format's epoch.
     time_ps: i128,
     link: u32,
@@ -119,7 +119,7 @@ enum Format {
 /// A capture that is being read.
 pub struct Capture {
     name: String,
-    input: Input,
+    input: InputStream,
     format: Format,
     clock: Clock,
     report: CaptureReport,
@@ -135,16 +135,16 @@ impl Capture {
     /// The file cannot be read, has no known format, or has no usable packet.
     pub fn open(path: impl AsRef<Path>) -> Result<Capture, TrafficError> {
         let path = path.as_ref();
-        Capture::start(Input::open(path)?, path.display().to_string())
+        Capture::start(InputStream::open(path)?, path.display().to_string())
     }
 
     /// As [`Capture::open`], of a file that ends early once `stop` is set and is hashed.
     pub(crate) fn open_watched(path: &Path, stop: &Stop) -> Result<Capture, TrafficError> {
-        let opened = Capture::start(Input::open_watched(path, stop)?, path.display().to_string());
+        let opened = Capture::start(InputStream::open_watched(path, stop)?, path.display().to_string());
         if stop.is_set() { Err(TrafficError::Stopped) } else { opened }
     }
 
-    /// See [`Input::content`].
+    /// See [`InputStream::content`].
     pub(crate) fn content(&mut self) -> Result<Option<String>, TrafficError> {
         self.input.content()
     }
@@ -155,7 +155,7 @@ impl Capture {
     /// As [`Capture::open`].
     pub fn new(read: impl Read + Send + 'static, name: &str) -> Result<Capture, TrafficError> {
         let failed = |source: io::Error| TrafficError::Open { path: name.into(), source };
-        Capture::start(Input::new(Box::new(read)).map_err(failed)?, name.into())
+        Capture::start(InputStream::new(Box::new(read)).map_err(failed)?, name.into())
     }
 
     /// Reads from memory; `name` is for messages.
@@ -166,7 +166,7 @@ impl Capture {
         Capture::new(Cursor::new(bytes), name)
     }
 
-    fn start(mut input: Input, name: String) -> Result<Capture, TrafficError> {
+    fn start(mut input: InputStream, name: String) -> Result<Capture, TrafficError> {
         let format = match Format::detect(&mut input) {
             Some(format) => format,
             None => return Err(input.unknown(name, "a capture", FORMATS)),
@@ -310,7 +310,7 @@ enum Use {
 
 impl Use {
     #[inline]
-    fn of(record: &Record, data: &[u8], packet: &mut Packet) -> Use {
+    fn of(record: &CaptureRecord, data: &[u8], packet: &mut Packet) -> Use {
         if link::normalise(record.link, data, record.wire, packet) {
             Use::Packet
         } else if link::is_supported(record.link) {
@@ -338,7 +338,7 @@ impl CaptureReport {
 }
 
 impl Format {
-    fn detect(input: &mut Input) -> Option<Format> {
+    fn detect(input: &mut InputStream) -> Option<Format> {
         if let Some(pcap) = pcap::Pcap::detect(input) {
             return Some(Format::Pcap(pcap));
         }
@@ -411,7 +411,7 @@ impl Clock {
 /// from there on. `sound` gets at least `need` bytes unless the input ends; it says whether a
 /// record starts there. Consumes up to that place, or up to where the search ends.
 pub(crate) fn resync(
-    input: &mut Input,
+    input: &mut InputStream,
     damage: &mut Damage,
     need: usize,
     mut sound: impl FnMut(&[u8], bool) -> bool,

@@ -24,7 +24,7 @@ pub enum DamageKind {
 
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Finding {
+pub struct DamageFinding {
     /// Why.
     pub kind: DamageKind,
     /// Bytes from the start of the (decompressed) input.
@@ -33,7 +33,7 @@ pub struct Finding {
     pub what: String,
 }
 
-impl fmt::Display for Finding {
+impl fmt::Display for DamageFinding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "at byte {}: {}", self.offset, self.what)
     }
@@ -60,7 +60,7 @@ pub struct Damage {
     /// Bytes that were skipped to find the next readable record.
     pub skipped_bytes: u64,
     /// The first of them.
-    pub first: Vec<Finding>,
+    pub first: Vec<DamageFinding>,
     /// All of them by kind, in the order in which the kinds were met.
     pub by_kind: Vec<DamageCount>,
 }
@@ -85,7 +85,7 @@ impl Damage {
             None => self.by_kind.push(DamageCount { kind, count: 1, offset, what: what.clone() }),
         }
         if self.first.len() < DAMAGE_KEPT {
-            self.first.push(Finding { kind, offset, what });
+            self.first.push(DamageFinding { kind, offset, what });
         }
     }
 }

@@ -127,7 +127,7 @@ impl TrafficError {
 
 #[cfg(test)]
 mod tests {
-    use crate::{Capture, Load, ProfileSpec, Requests, Source, SourceSpec, Table};
+    use crate::{Capture, Load, ProfileSpec, RequestTrace, Source, SourceSpec, Table};
 
     /// Every text of the enum, as the inputs that cause it give it.
     #[test]
@@ -142,8 +142,8 @@ mod tests {
             source("sizes = { fixed = \"9 KiB\" }\nflows = { count = 0 }"),
             source("flows = { count = 1, destinations = { pool = [\"10.0.0.0/8\", \"::/200\"] } }"),
             ProfileSpec::parse("sizes = \"emix\"", "my.toml").err().unwrap().to_string(),
-            Requests::from_bytes(b"R 40\nR 4g\n".to_vec(), "my.rw", None).err().unwrap().to_string(),
-            Requests::from_bytes(b"# none\n".to_vec(), "my.rw", None).err().unwrap().to_string(),
+            RequestTrace::from_bytes(b"R 40\nR 4g\n".to_vec(), "my.rw", None).err().unwrap().to_string(),
+            RequestTrace::from_bytes(b"# none\n".to_vec(), "my.rw", None).err().unwrap().to_string(),
         ];
         let expected = [
             "no/such.pcap: cannot be read: No such file or directory (os error 2)",

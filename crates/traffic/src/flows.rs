@@ -99,11 +99,11 @@ pub enum PrefixWeight {
 #[derive(Clone, Debug)]
 pub struct Rank {
     count: u64,
-    kind: Kind,
+    kind: RankLaw,
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum RankLaw {
     Uniform,
     Zipf { head: Arc<[(u32, u32)]>, tail: Option<Tail> },
 }
@@ -212,7 +212,7 @@ impl Rank {
             return Err(TrafficError::spec(format!("{path}.count"), count, format!("1 to {MOST} can be")));
         }
         let kind = match popularity {
-            Popularity::Uniform => Kind::Uniform,
+            Popularity::Uniform => RankLaw::Uniform,
             Popularity::Zipf(s) => {
                 if !(0.0..=STEEPEST).contains(&s) {
                     let allowed = format!("an exponent of 0 to {STEEPEST} can be (measured ones lie around 1)");
@@ -220,7 +220,7 @@ impl Rank {
                 }
                 let weights: Vec<f64> = (1..=count.min(HEAD)).map(|k| (k as f64).powf(-s)).collect();
                 let tail = (count > HEAD).then(|| Tail::new(count, s));
-                Kind::Zipf { head: alias_table(&weights).into(), tail }
+                RankLaw::Zipf { head: alias_table(&weights).into(), tail }
             }
         };
         Ok(Rank { count, kind })
@@ -235,9 +235,9 @@ impl Rank {
     #[inline]
     pub fn draw(&self, rng: &mut impl Rng) -> u64 {
         match &self.kind {
-            Kind::Uniform => rng.random_range(0..self.count),
-            Kind::Zipf { head, tail: None } => draw_alias(head, rng).into(),
-            Kind::Zipf { head, tail: Some(tail) } => {
+            RankLaw::Uniform => rng.random_range(0..self.count),
+            RankLaw::Zipf { head, tail: None } => draw_alias(head, rng).into(),
+            RankLaw::Zipf { head, tail: Some(tail) } => {
                 if rng.next_u64() < tail.head_below {
                     return draw_alias(head, rng).into();
                 }
@@ -253,7 +253,7 @@ impl Rank {
 
 /// Prefixes that addresses are drawn from, by family.
 #[derive(Clone, Debug)]
-pub(crate) struct Pool {
+pub(crate) struct PrefixPool {
     v4: Family<u32>,
     v6: Family<u128>,
     /// The share of IPv6, as a fraction of 2^32.
@@ -267,10 +267,10 @@ struct Family<A> {
     alias: Arc<[(u32, u32)]>,
 }
 
-impl Pool {
+impl PrefixPool {
     /// The pool, and whether it has IPv6 prefixes; [`None`] if it has no prefix. `ipv6` is the share
     /// of addresses drawn from IPv6, where there are prefixes of both families.
-    pub(crate) fn new(prefixes: &[Prefix], weight: PrefixWeight, ipv6: f64) -> Option<(Pool, bool)> {
+    pub(crate) fn new(prefixes: &[Prefix], weight: PrefixWeight, ipv6: f64) -> Option<(PrefixPool, bool)> {
         let (mut v4, mut v6) = (Vec::new(), Vec::new());
         for prefix in prefixes {
             match *prefix {
@@ -286,7 +286,7 @@ impl Pool {
         };
         let has_ipv6 = !v6.is_empty();
         let v6_below = (share * 4_294_967_296.0) as u64;
-        Some((Pool { v4: Family::new(v4, weight), v6: Family::new(v6, weight), v6_below }, has_ipv6))
+        Some((PrefixPool { v4: Family::new(v4, weight), v6: Family::new(v6, weight), v6_below }, has_ipv6))
     }
 
     /// The share of addresses that are IPv6.
@@ -353,7 +353,7 @@ impl<A: Copy> Family<A> {
 pub(crate) struct Flows {
     rank: Rank,
     destinations: Rank,
-    pool: Pool,
+    pool: PrefixPool,
     new_share: f64,
     /// As a fraction of 2^32.
     tcp_below: u64,
@@ -391,7 +391,7 @@ pub(crate) struct Flowing {
 state::state!(Flowing { values: [ready, first, at], arrays: [generation], parts: [flows], built: [new_below] });
 
 impl Flows {
-    pub(crate) fn new(spec: &FlowSpec, tcp_share: f64, pool: Pool, path: &str) -> Result<Flows, TrafficError> {
+    pub(crate) fn new(spec: &FlowSpec, tcp_share: f64, pool: PrefixPool, path: &str) -> Result<Flows, TrafficError> {
         if !(0.0..=1.0).contains(&spec.new_share) {
             return Err(TrafficError::spec(format!("{path}.new_share"), spec.new_share, "a share of 0 to 1 can be"));
         }
@@ -618,7 +618,7 @@ mod tests {
 
     fn flowing(spec: &FlowSpec, prefixes: &[&str], weight: PrefixWeight) -> Flowing {
         let prefixes: Vec<Prefix> = prefixes.iter().map(|p| p.parse().unwrap()).collect();
-        let (pool, _) = Pool::new(&prefixes, weight, 0.25).unwrap();
+        let (pool, _) = PrefixPool::new(&prefixes, weight, 0.25).unwrap();
         Flows::new(spec, 0.8, pool, "flows").unwrap().start(9)
     }
 
@@ -718,7 +718,7 @@ mod tests {
     #[test]
     fn impossible_flows_are_told_what_is_allowed() {
         let error = |spec: FlowSpec| {
-            let (pool, _) = Pool::new(&[Prefix::V4 { addr: 0, len: 0 }], PrefixWeight::Equal, 0.0).unwrap();
+            let (pool, _) = PrefixPool::new(&[Prefix::V4 { addr: 0, len: 0 }], PrefixWeight::Equal, 0.0).unwrap();
             Flows::new(&spec, 1.0, pool, "traffic.flows").unwrap_err().to_string()
         };
         assert_eq!(error(spec(0)), "traffic.flows.count = 0: 1 to 4294967296 can be");

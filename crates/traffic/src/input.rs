@@ -15,7 +15,7 @@ use serde::Serialize;
 use crate::damage::{Damage, DamageKind};
 use crate::error::TrafficError;
 
-/// The most that [`Input::peek`] is asked for by any reader.
+/// The most that [`InputStream::peek`] is asked for by any reader.
 pub(crate) const MAX_PEEK: usize = 1 << 20;
 const CHUNK: usize = 1 << 17;
 /// State a decoder may hold: xz at its highest standard preset needs 65 MiB to decode.
@@ -81,7 +81,7 @@ fn locked(tapped: &Mutex<Tapped>) -> MutexGuard<'_, Tapped> {
 }
 
 /// A stream with look-ahead.
-pub(crate) struct Input {
+pub(crate) struct InputStream {
     inner: Box<dyn Read + Send>,
     buffer: Vec<u8>,
     /// Unread bytes are `buffer[start..end]`.
@@ -96,18 +96,18 @@ pub(crate) struct Input {
     pub(crate) compression: Compression,
 }
 
-impl Input {
-    pub(crate) fn open(path: &Path) -> Result<Input, TrafficError> {
-        Input::new(Box::new(file(path)?)).map_err(|source| TrafficError::Open { path: path.into(), source })
+impl InputStream {
+    pub(crate) fn open(path: &Path) -> Result<InputStream, TrafficError> {
+        InputStream::new(Box::new(file(path)?)).map_err(|source| TrafficError::Open { path: path.into(), source })
     }
 
     /// Opens a file that ends early once `stop` is set, and whose bytes are hashed for
-    /// [`Input::content`].
-    pub(crate) fn open_watched(path: &Path, stop: &Stop) -> Result<Input, TrafficError> {
+    /// [`InputStream::content`].
+    pub(crate) fn open_watched(path: &Path, stop: &Stop) -> Result<InputStream, TrafficError> {
         let tapped = Arc::new(Mutex::new(Tapped { file: file(path)?, hasher: blake3::Hasher::new() }));
-        let input = Input::new(Box::new(Tap(tapped.clone())));
+        let input = InputStream::new(Box::new(Tap(tapped.clone())));
         let input = input.map_err(|source| TrafficError::Open { path: path.into(), source })?;
-        Ok(Input { stop: stop.clone(), tapped: Some(tapped), ..input })
+        Ok(InputStream { stop: stop.clone(), tapped: Some(tapped), ..input })
     }
 
     /// The BLAKE3 hash, in hex, of all bytes of the file, as they lie there; of a pipe, which can be
@@ -136,7 +136,7 @@ impl Input {
     }
 
     /// Looks at the first bytes and puts the right decoder in front.
-    pub(crate) fn new(mut raw: Box<dyn Read + Send>) -> io::Result<Input> {
+    pub(crate) fn new(mut raw: Box<dyn Read + Send>) -> io::Result<InputStream> {
         let mut magic = Vec::with_capacity(6);
         (&mut raw).take(6).read_to_end(&mut magic)?;
         let compression = match magic.as_slice() {
@@ -161,7 +161,7 @@ impl Input {
                 Box::new(decoder)
             }
         };
-        Ok(Input {
+        Ok(InputStream {
             inner,
             buffer: Vec::new(),
             start: 0,
@@ -342,7 +342,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn all_of(data: Vec<u8>) -> (Vec<u8>, Damage) {
-        let mut input = Input::new(Box::new(Cursor::new(data))).unwrap();
+        let mut input = InputStream::new(Box::new(Cursor::new(data))).unwrap();
         let (mut all, mut damage) = (Vec::new(), Damage::default());
         loop {
             let bytes = input.peek(1).to_vec();
@@ -386,7 +386,7 @@ pub(crate) mod tests {
 
     #[test]
     fn skip_says_whether_the_stream_was_long_enough() {
-        let mut input = Input::new(Box::new(Cursor::new(vec![7; 500_000]))).unwrap();
+        let mut input = InputStream::new(Box::new(Cursor::new(vec![7; 500_000]))).unwrap();
         assert!(input.skip(499_999));
         assert_eq!(input.offset(), 499_999);
         assert!(!input.skip(2));

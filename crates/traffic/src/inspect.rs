@@ -31,7 +31,7 @@ use crate::sizes::{LONGEST, SHORTEST, SizeBin, SizeSpec};
 pub use count::{Distinct, EXACT_LIMIT};
 pub use fit::PopularityFit;
 
-use count::Counter;
+use count::SeenTally;
 use stack::LruStack;
 
 /// Cache sizes for which [`Inspection::destination_lru_hits`] tells the share of hits.
@@ -73,7 +73,7 @@ pub struct Inspection {
     /// From the first packet to the last, in seconds; [`None`] without usable timestamps.
     pub duration_s: Option<f64>,
     /// Rates; [`None`] if the capture has no usable timestamps.
-    pub rates: Option<Rates>,
+    pub rates: Option<CaptureRates>,
     /// Packets by size class.
     pub size_classes: SizeClasses,
     /// Packets by size: sizes with 0.5 % of the packets or more on their own, the others in ranges.
@@ -127,7 +127,7 @@ pub struct Inspection {
 
 /// Rates of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Rates {
+pub struct CaptureRates {
     /// Million packets a second over the whole capture.
     pub mean_mpps: f64,
     /// Gigabits a second over the whole capture, L1.
@@ -176,7 +176,7 @@ pub fn inspect_file(path: impl AsRef<Path>) -> Result<Inspection, TrafficError> 
 
 /// Reads a capture to its end and measures it.
 pub fn inspect(mut capture: Capture) -> Inspection {
-    let mut seen = Seen::default();
+    let mut seen = CaptureCounts::default();
     let mut packet = Packet::default();
     while capture.next(&mut packet) {
         seen.packet(&packet);
@@ -184,7 +184,7 @@ pub fn inspect(mut capture: Capture) -> Inspection {
     seen.finish(&capture)
 }
 
-struct Seen {
+struct CaptureCounts {
     packets: u64,
     bytes: u64,
     wire_bytes: u64,
@@ -205,15 +205,15 @@ struct Seen {
     mpls: u64,
     gtp_u: u64,
     pfcp: u64,
-    flows: Counter<FiveTuple>,
-    destinations: Counter<IpAddr>,
-    sources: Counter<IpAddr>,
+    flows: SeenTally<FiveTuple>,
+    destinations: SeenTally<IpAddr>,
+    sources: SeenTally<IpAddr>,
     stack: LruStack,
 }
 
-impl Default for Seen {
-    fn default() -> Seen {
-        Seen {
+impl Default for CaptureCounts {
+    fn default() -> CaptureCounts {
+        CaptureCounts {
             packets: 0,
             bytes: 0,
             wire_bytes: 0,
@@ -234,15 +234,15 @@ impl Default for Seen {
             mpls: 0,
             gtp_u: 0,
             pfcp: 0,
-            flows: Counter::default(),
-            destinations: Counter::default(),
-            sources: Counter::default(),
+            flows: SeenTally::default(),
+            destinations: SeenTally::default(),
+            sources: SeenTally::default(),
             stack: LruStack::new(&LRU_SIZES),
         }
     }
 }
 
-impl Seen {
+impl CaptureCounts {
     fn packet(&mut self, packet: &Packet) {
         let size = packet.frame_bytes;
         self.packets += 1;
@@ -300,7 +300,7 @@ impl Seen {
         let share = |part: u64, whole: u64| if whole > 0 { part as f64 / whole as f64 } else { 0.0 };
         let duration_s = self.gaps.last.as_secs();
         let trouble = capture.clock_trouble(&self.gaps);
-        let rates = trouble.is_none().then(|| Rates {
+        let rates = trouble.is_none().then(|| CaptureRates {
             mean_mpps: self.packets as f64 / duration_s / 1e6,
             mean_gbps: self.wire_bytes as f64 * 8.0 / duration_s / 1e9,
             peak_1ms_mpps: self.short.peak_mpps(),

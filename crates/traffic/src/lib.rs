@@ -7,12 +7,12 @@
 //!   a [`Blueprint`] resolves the two, and a [`Source`] gives the packets.
 //! - [`mobile`] makes users' traffic of a mobile network out of a profile or a capture.
 //! - [`inspect`](fn@inspect) measures a capture, and makes a profile of it.
-//! - [`Rules`] are filter sets, [`SignatureStrings`] what is looked for in payloads.
-//! - [`Requests`] is a trace of memory requests, for caches and DRAM on their own.
+//! - [`FilterRules`] are filter sets, [`SignatureStrings`] what is looked for in payloads.
+//! - [`RequestTrace`] is a trace of memory requests, for caches and DRAM on their own.
 //! - [`Recording`] is what a program did to memory, packet by packet.
 //!
 //! Damage in a file never panics, hangs or takes memory: what can be read is used, the rest is
-//! counted and named in a [`Damage`] list. [`Requests`] and a [`Recording`] are taken as a whole or not
+//! counted and named in a [`Damage`] list. [`RequestTrace`] and a [`Recording`] are taken as a whole or not
 //! at all.
 
 #![forbid(unsafe_code)]
@@ -43,21 +43,24 @@ mod table;
 
 pub use arrivals::{ArrivalSpec, Arrivals, MmppSpec, MmppState, OnOffSpec, Spacing};
 pub use capture::{Capture, CaptureFormat, CaptureReport, LATEST_ARRIVAL, MAX_STORED_BYTES};
-pub use damage::{DAMAGE_KEPT, Damage, DamageCount, DamageKind, Finding};
+pub use damage::{DAMAGE_KEPT, Damage, DamageCount, DamageFinding, DamageKind};
 pub use error::TrafficError;
 pub use flows::{DestinationSpec, FlowSpec, Popularity, PrefixWeight, Rank, Zipf};
 pub use input::{Compression, Stop};
 pub use inspect::{
-    Distinct, EXACT_LIMIT, Inspection, LRU_SIZES, PopularityFit, Rates, SizeClasses, SizeCount, inspect, inspect_file,
+    CaptureRates, Distinct, EXACT_LIMIT, Inspection, LRU_SIZES, PopularityFit, SizeClasses, SizeCount, inspect,
+    inspect_file,
 };
 pub use link::link_name;
 pub use patterns::{PatternSelection, SignatureString, SignatureStrings};
 pub use payload::PayloadSpec;
 pub use phases::PhaseSpec;
 pub use profile::{MixSpec, ProfileSpec, SHIPPED_PROFILES};
-pub use recording::{Place, RecordedKind, RecordedPacket, RecordedRegion, RecordedStep, Recording, RecordingFormat};
-pub use requests::{MOST_REQUESTS, RequestFormat, Requests};
-pub use rules::Rules;
+pub use recording::{
+    RecordedKind, RecordedPacket, RecordedPlace, RecordedRegion, RecordedStep, Recording, RecordingFormat,
+};
+pub use requests::{MOST_REQUESTS, RequestFormat, RequestTrace};
+pub use rules::FilterRules;
 pub use sizes::{SizeBin, SizeSpec, Sizes};
 pub use source::{Blueprint, Checksums, KEPT_BYTES, Load, MEASURED_PACKETS, MeanSize, Source, SourceSpec};
-pub use table::{NextHop, Route, Table, TableCounts, TableFormat, Update, UpdateKind, Updates};
+pub use table::{NextHopClass, Route, Table, TableCounts, TableFormat, Update, UpdateKind, Updates};

@@ -4,7 +4,7 @@ use memchr::memchr;
 
 use crate::damage::Damage;
 use crate::error::TrafficError;
-use crate::input::{Input, first_bytes};
+use crate::input::{InputStream, first_bytes};
 
 /// Lines in a row that say nothing, after which a file is given up: a few kilobytes decompress to as many as one likes.
 pub(crate) const MOST_SILENT: u64 = 4 << 20;
@@ -13,7 +13,7 @@ const MAX_LINE: usize = 4096;
 
 /// The lines of a text file that is taken as a whole or not at all.
 pub(crate) struct Lines<'a> {
-    input: &'a mut Input,
+    input: &'a mut InputStream,
     name: &'a str,
     line: u64,
     /// Lines without anything on them since the latest with something.
@@ -23,7 +23,7 @@ pub(crate) struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    pub(crate) fn new(input: &'a mut Input, name: &'a str) -> Lines<'a> {
+    pub(crate) fn new(input: &'a mut InputStream, name: &'a str) -> Lines<'a> {
         let first = first_bytes(input.peek(8));
         Lines { input, name, line: 0, silent: 0, first, longest: MAX_LINE }
     }

@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::error::TrafficError;
-use crate::input::{Input, Stop};
+use crate::input::{InputStream, Stop};
 use crate::lines::Lines;
 
 const HEADER: &str = "sid\tenabled\tnocase\tfast_pattern\tlength\tpattern_hex";
@@ -77,7 +77,7 @@ impl SignatureStrings {
     /// A file that cannot be read or has no string, a line that is not one, [`TrafficError::Stopped`].
     pub fn open_until(path: impl AsRef<Path>, stop: &Stop) -> Result<SignatureStrings, TrafficError> {
         let path = path.as_ref();
-        SignatureStrings::read(Input::open_watched(path, stop)?, &path.display().to_string())
+        SignatureStrings::read(InputStream::open_watched(path, stop)?, &path.display().to_string())
     }
 
     /// As [`SignatureStrings::open_until`], without end.
@@ -93,12 +93,12 @@ impl SignatureStrings {
     /// # Errors
     /// As [`SignatureStrings::open`].
     pub fn from_bytes(bytes: Vec<u8>, name: &str) -> Result<SignatureStrings, TrafficError> {
-        let input = Input::new(Box::new(Cursor::new(bytes)))
+        let input = InputStream::new(Box::new(Cursor::new(bytes)))
             .map_err(|source| TrafficError::Open { path: name.into(), source })?;
         SignatureStrings::read(input, name)
     }
 
-    fn read(mut input: Input, name: &str) -> Result<SignatureStrings, TrafficError> {
+    fn read(mut input: InputStream, name: &str) -> Result<SignatureStrings, TrafficError> {
         let (mut strings, mut bytes) = (Vec::<SignatureString>::new(), 0);
         let mut lines = Lines::new(&mut input, name).up_to(MAX_LINE);
         while let Some(text) = lines.next_line()? {

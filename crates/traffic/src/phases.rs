@@ -36,11 +36,11 @@ fn one() -> f64 {
 /// The phases of a specification, at least one.
 #[derive(Clone, Debug)]
 pub(crate) struct Schedule {
-    phases: Vec<Phase>,
+    phases: Vec<TrafficPhase>,
 }
 
 #[derive(Clone, Debug)]
-struct Phase {
+struct TrafficPhase {
     time: Ps,
     /// Packets a second, over the mean of a whole round.
     rate: f64,
@@ -54,7 +54,7 @@ impl Schedule {
     /// Times and rates that are not above 0, and sizes as [`Sizes::new`].
     pub fn new(sizes: Sizes, phases: &[PhaseSpec], path: &str) -> Result<Schedule, TrafficError> {
         if phases.is_empty() {
-            return Ok(Schedule { phases: vec![Phase { time: Ps::MAX, rate: 1.0, sizes }] });
+            return Ok(Schedule { phases: vec![TrafficPhase { time: Ps::MAX, rate: 1.0, sizes }] });
         }
         if phases.len() > MAX_PHASES {
             return Err(TrafficError::spec(
@@ -75,9 +75,9 @@ impl Schedule {
                 Some(own) => Sizes::new(own, &at("sizes"))?,
                 None => sizes.clone(),
             };
-            Ok(Phase { time: phase.time.ps(), rate: phase.rate, sizes })
+            Ok(TrafficPhase { time: phase.time.ps(), rate: phase.rate, sizes })
         };
-        let mut phases: Vec<Phase> = phases.iter().enumerate().map(of).collect::<Result<_, _>>()?;
+        let mut phases: Vec<TrafficPhase> = phases.iter().enumerate().map(of).collect::<Result<_, _>>()?;
         let time: f64 = phases.iter().map(|p| p.time.0 as f64).sum();
         let packets: f64 = phases.iter().map(|p| p.rate * p.time.0 as f64).sum();
         phases.iter_mut().for_each(|p| p.rate *= time / packets);
@@ -122,7 +122,7 @@ impl Schedule {
 /// whatever the arrivals and however short the phases.
 #[derive(Clone, Debug)]
 pub(crate) struct Phases {
-    phases: Vec<Phase>,
+    phases: Vec<TrafficPhase>,
     arrivals: Arrivals,
     /// The last packet's arrival by their own clock.
     last: Ps,

@@ -28,7 +28,7 @@ use serde::Serialize;
 use crate::accesses::{AccessLine, Touched, dynamorio, lackey};
 use crate::error::TrafficError;
 use crate::grow::push;
-use crate::input::{Compression, Input, Stop};
+use crate::input::{Compression, InputStream, Stop};
 use crate::lines::Lines;
 use marks::Marks;
 use stretches::stretches;
@@ -136,7 +136,7 @@ pub struct RecordedStep {
     /// What is done.
     pub kind: RecordedKind,
     /// Where.
-    pub place: Place,
+    pub place: RecordedPlace,
     /// How many bytes, 1 to 65535, all in the same place.
     pub bytes: u16,
     /// Which place in the program: numbered in the order in which they come first.
@@ -157,12 +157,12 @@ pub enum RecordedKind {
     /// A locked read-modify-write.
     Atomic,
     /// A copy from there to `place`.
-    CopyFrom(Place),
+    CopyFrom(RecordedPlace),
 }
 
 /// Where a reference goes: an offset in bytes, and in what.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum RecordedPlace {
     /// The packet at hand, from the first byte of its frame.
     Packet(u32),
     /// Its mbuf header.
@@ -193,7 +193,7 @@ impl Recording {
     /// not fit what came before, no packet, [`TrafficError::Stopped`].
     pub fn open_until(path: impl AsRef<Path>, stop: &Stop) -> Result<Recording, TrafficError> {
         let path = path.as_ref();
-        read(Input::open_watched(path, stop)?, &path.display().to_string())
+        read(InputStream::open_watched(path, stop)?, &path.display().to_string())
     }
 
     /// As [`Recording::open_until`], without end.
@@ -209,7 +209,7 @@ impl Recording {
     /// # Errors
     /// As [`Recording::open`].
     pub fn from_bytes(bytes: Vec<u8>, name: &str) -> Result<Recording, TrafficError> {
-        let input = Input::new(Box::new(std::io::Cursor::new(bytes)))
+        let input = InputStream::new(Box::new(std::io::Cursor::new(bytes)))
             .map_err(|source| TrafficError::Open { path: name.into(), source })?;
         read(input, name)
     }
@@ -227,9 +227,9 @@ impl Recording {
     }
 }
 
-fn read(mut input: Input, name: &str) -> Result<Recording, TrafficError> {
+fn read(mut input: InputStream, name: &str) -> Result<Recording, TrafficError> {
     let compression = input.compression;
-    let mut tape = Tape::default();
+    let mut tape = RecordingTape::default();
     let mut format = None;
     let mut marks = Marks::default();
     let mut lines = Lines::new(&mut input, name);
@@ -283,16 +283,16 @@ fn read(mut input: Input, name: &str) -> Result<Recording, TrafficError> {
     tape.finish(format, compression, input.content()?, name)
 }
 
-/// What is recorded, with addresses where regions are to come: a [`Place::Region`] has its address as its offset until all
+/// What is recorded, with addresses where regions are to come: a [`RecordedPlace::Region`] has its address as its offset until all
 /// regions are known.
 #[derive(Debug, Default)]
-struct Tape {
+struct RecordingTape {
     /// By their base; no two overlap.
     named: BTreeMap<u64, RecordedRegion>,
     packets: Vec<RecordedPacket>,
     steps: Vec<RecordedStep>,
     /// The packet at hand.
-    open: Option<Open>,
+    open: Option<OpenPacket>,
     /// Places in the program, by what the recording calls them.
     sites: std::collections::HashMap<u64, u16>,
     outside: u64,
@@ -301,7 +301,7 @@ struct Tape {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Open {
+struct OpenPacket {
     data: u64,
     mbuf: u64,
     bytes: u32,
@@ -309,7 +309,7 @@ struct Open {
     work: u64,
 }
 
-impl Tape {
+impl RecordingTape {
     /// What it takes, as it grows.
     fn bytes(&self) -> usize {
         self.packets.len() * PACKET_BYTES + self.steps.len() * STEP_BYTES
@@ -344,7 +344,7 @@ impl Tape {
             return Err(format!("a packet of 1 to {longest} bytes"));
         }
         self.begun += 1;
-        self.open = Some(Open { data, mbuf, bytes: bytes as u32, first: self.steps.len(), work: 0 });
+        self.open = Some(OpenPacket { data, mbuf, bytes: bytes as u32, first: self.steps.len(), work: 0 });
         Ok(())
     }
 
@@ -396,25 +396,25 @@ impl Tape {
     }
 
     /// Where an access goes, as far as it is known, and how many of its bytes are there.
-    fn place(&mut self, open: &Open, at: Touched) -> (Place, u16) {
+    fn place(&mut self, open: &OpenPacket, at: Touched) -> (RecordedPlace, u16) {
         let Touched { address, bytes } = at;
         let within = |base: u64, long: u64| address.checked_sub(base).filter(|&offset| offset < long);
         let clipped = |offset: u64, long: u64| bytes.min(long - offset) as u16;
         let long = u64::from(open.bytes);
         if let Some(offset) = within(open.data, long) {
-            return (Place::Packet(offset as u32), clipped(offset, long));
+            return (RecordedPlace::Packet(offset as u32), clipped(offset, long));
         }
         if open.mbuf != 0 {
             if let Some(offset) = within(open.mbuf, MBUF_BYTES) {
-                return (Place::Mbuf(offset as u16), clipped(offset, MBUF_BYTES));
+                return (RecordedPlace::Mbuf(offset as u16), clipped(offset, MBUF_BYTES));
             }
             // Behind the header and before the data: what a program puts before the packet.
             if address >= open.mbuf && address < open.data {
                 self.headroom += 1;
-                return (Place::Packet(0), clipped(0, long));
+                return (RecordedPlace::Packet(0), clipped(0, long));
             }
         }
-        (Place::Region(0, address), bytes as u16)
+        (RecordedPlace::Region(0, address), bytes as u16)
     }
 
     fn without_packets(&self, format: RecordingFormat) -> String {
@@ -448,14 +448,14 @@ impl Tape {
             let index = regions.partition_point(|r| r.base <= address).saturating_sub(1);
             let region = &regions[index];
             let offset = (address - region.base).min(region.bytes - 1);
-            (Place::Region(index as u16, offset), region.bytes - offset)
+            (RecordedPlace::Region(index as u16, offset), region.bytes - offset)
         };
         for step in &mut self.steps {
-            if let Place::Region(_, at) = step.place {
+            if let RecordedPlace::Region(_, at) = step.place {
                 let (place, room) = find(at);
                 (step.place, step.bytes) = (place, u64::from(step.bytes).min(room) as u16);
             }
-            if let RecordedKind::CopyFrom(Place::Region(_, at)) = step.kind {
+            if let RecordedKind::CopyFrom(RecordedPlace::Region(_, at)) = step.kind {
                 let (place, room) = find(at);
                 (step.kind, step.bytes) = (RecordedKind::CopyFrom(place), u64::from(step.bytes).min(room) as u16);
             }
@@ -478,9 +478,9 @@ impl Tape {
 fn touched(step: &RecordedStep) -> impl Iterator<Item = (u64, u64, bool)> {
     let bytes = u64::from(step.bytes);
     let stores = !matches!(step.kind, RecordedKind::Load | RecordedKind::Prefetch);
-    let to = if let Place::Region(_, at) = step.place { Some((at, bytes, stores)) } else { None };
+    let to = if let RecordedPlace::Region(_, at) = step.place { Some((at, bytes, stores)) } else { None };
     let from = match step.kind {
-        RecordedKind::CopyFrom(Place::Region(_, at)) => Some((at, bytes, false)),
+        RecordedKind::CopyFrom(RecordedPlace::Region(_, at)) => Some((at, bytes, false)),
         _ => None,
     };
     to.into_iter().chain(from)

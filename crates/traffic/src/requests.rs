@@ -10,7 +10,7 @@
 //!   a load and a store. Instruction fetches (`I`) and valgrind's own lines (`==1234==`) are passed over.
 //! - `dynamorio`: what drmemtrace's view tool prints: `read` and `write` records. Instruction fetches,
 //!   prefetches, flushes, markers and the tool's own lines are passed over.
-//! - `binary`: see [`Requests::to_binary`]. Numbers are not parsed, so it is read many times as fast.
+//! - `binary`: see [`RequestTrace::to_binary`]. Numbers are not parsed, so it is read many times as fast.
 //!
 //! A trace stands for an experiment, so unlike a capture it is taken as a whole or not at all: the
 //! first line that is wrong is an error with its number. Access sizes are not kept: an access counts
@@ -29,7 +29,7 @@ use crate::accesses::{AccessLine, BY_PC, BYTES_AT, decimal, dynamorio, hex, lack
 use crate::damage::Damage;
 use crate::error::TrafficError;
 use crate::grow::push;
-use crate::input::{Compression, Input, first_bytes};
+use crate::input::{Compression, InputStream, first_bytes};
 use crate::lines::MOST_SILENT;
 
 /// More could not be counted by those who replay them.
@@ -114,7 +114,7 @@ impl RequestFormat {
 
 /// A trace of memory requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Requests {
+pub struct RequestTrace {
     /// Byte addresses.
     pub addresses: Vec<u64>,
     /// Which of them are stores; empty where none is.
@@ -142,11 +142,11 @@ const BLOCK: usize = 1 << 16;
 /// Of a file's requests: 84 million without clocks, 47 million with.
 const MOST_BYTES: usize = 768 << 20;
 
-impl Requests {
+impl RequestTrace {
     /// A trace that was made and not read: `writes` and `clocks` are empty or as long as `addresses`.
-    pub fn new(addresses: Vec<u64>, writes: Vec<bool>, clocks: Vec<u64>) -> Requests {
+    pub fn new(addresses: Vec<u64>, writes: Vec<bool>, clocks: Vec<u64>) -> RequestTrace {
         let (format, compression) = (RequestFormat::Binary, Compression::Plain);
-        Requests { addresses, writes, clocks, sites: Vec::new(), origins: Vec::new(), format, compression }
+        RequestTrace { addresses, writes, clocks, sites: Vec::new(), origins: Vec::new(), format, compression }
     }
 
     /// Reads a file. The format is told from the first line that says something if it is not given.
@@ -155,9 +155,9 @@ impl Requests {
     /// A file that cannot be read or decompressed to its end, no known format, a line that is not of
     /// the format, clocks that decrease or are there for some lines only, no request at all, or more
     /// than take 768 MiB.
-    pub fn open(path: impl AsRef<Path>, format: Option<RequestFormat>) -> Result<Requests, TrafficError> {
+    pub fn open(path: impl AsRef<Path>, format: Option<RequestFormat>) -> Result<RequestTrace, TrafficError> {
         let path = path.as_ref();
-        Reader::new(Input::open(path)?, path.display().to_string()).read(format)
+        RequestReader::new(InputStream::open(path)?, path.display().to_string()).read(format)
     }
 
     /// The line of a file in `format` that request `index` is on; of a binary trace its record. [`None`] if the file cannot
@@ -169,20 +169,20 @@ impl Requests {
         if !path.as_ref().is_file() {
             return None;
         }
-        let mut reader = Reader::new(Input::open(path.as_ref()).ok()?, String::new());
+        let mut reader = RequestReader::new(InputStream::open(path.as_ref()).ok()?, String::new());
         reader.enough = index + 1;
         reader.lines(Some(format)).ok()?;
         (reader.requests.addresses.len() > index).then_some(reader.number)
     }
 
-    /// As [`Requests::open`], of bytes; `name` is for errors.
+    /// As [`RequestTrace::open`], of bytes; `name` is for errors.
     ///
     /// # Errors
-    /// As [`Requests::open`].
-    pub fn from_bytes(bytes: Vec<u8>, name: &str, format: Option<RequestFormat>) -> Result<Requests, TrafficError> {
-        let input = Input::new(Box::new(io::Cursor::new(bytes)))
+    /// As [`RequestTrace::open`].
+    pub fn from_bytes(bytes: Vec<u8>, name: &str, format: Option<RequestFormat>) -> Result<RequestTrace, TrafficError> {
+        let input = InputStream::new(Box::new(io::Cursor::new(bytes)))
             .map_err(|source| TrafficError::Open { path: name.into(), source })?;
-        Reader::new(input, name.into()).read(format)
+        RequestReader::new(input, name.into()).read(format)
     }
 
     /// Writes the binary form: the eight bytes `WSTRACE1`, then words of 8 bytes, the lowest first. The first
@@ -236,7 +236,7 @@ impl Requests {
 }
 
 /// What a line holds.
-enum Line {
+enum TraceLine {
     Nothing,
     Request {
         address: u64,
@@ -249,10 +249,10 @@ enum Line {
     Modify(u64),
 }
 
-struct Reader {
-    input: Input,
+struct RequestReader {
+    input: InputStream,
     name: String,
-    requests: Requests,
+    requests: RequestTrace,
     /// Of the line at hand; of the record, of a binary trace.
     number: u64,
     /// Blank lines and comments since the latest other line.
@@ -265,11 +265,11 @@ struct Reader {
     fetched: Option<u64>,
 }
 
-impl Reader {
-    fn new(input: Input, name: String) -> Reader {
-        let empty = Requests::new(Vec::new(), Vec::new(), Vec::new());
-        let requests = Requests { compression: input.compression, ..empty };
-        Reader {
+impl RequestReader {
+    fn new(input: InputStream, name: String) -> RequestReader {
+        let empty = RequestTrace::new(Vec::new(), Vec::new(), Vec::new());
+        let requests = RequestTrace { compression: input.compression, ..empty };
+        RequestReader {
             input,
             name,
             requests,
@@ -281,7 +281,7 @@ impl Reader {
         }
     }
 
-    fn read(mut self, format: Option<RequestFormat>) -> Result<Requests, TrafficError> {
+    fn read(mut self, format: Option<RequestFormat>) -> Result<RequestTrace, TrafficError> {
         let is_binary = self.input.peek(MAGIC.len()).starts_with(MAGIC);
         match format {
             Some(RequestFormat::Binary) if !is_binary => {
@@ -410,14 +410,14 @@ impl Reader {
         }
     }
 
-    fn line(&mut self, line: Line) -> Result<(), TrafficError> {
+    fn line(&mut self, line: TraceLine) -> Result<(), TrafficError> {
         match line {
-            Line::Nothing => {}
-            Line::Modify(address) => {
+            TraceLine::Nothing => {}
+            TraceLine::Modify(address) => {
                 self.requests.push(address, false);
                 self.requests.push(address, true);
             }
-            Line::Request { address, write, clock, origin } => {
+            TraceLine::Request { address, write, clock, origin } => {
                 let timed = !self.requests.clocks.is_empty();
                 if !self.requests.addresses.is_empty() && timed != clock.is_some() {
                     let (came, expected) = if timed {
@@ -502,7 +502,7 @@ impl Reader {
 }
 
 /// [`None`] if the line is not of the format. It has no white space around it.
-fn parse(format: RequestFormat, line: &[u8]) -> Option<Line> {
+fn parse(format: RequestFormat, line: &[u8]) -> Option<TraceLine> {
     match format {
         RequestFormat::Rw => {
             let code = line.iter().position(|&b| b == b'#').map_or(line, |at| &line[..at]);
@@ -519,7 +519,7 @@ fn parse(format: RequestFormat, line: &[u8]) -> Option<Line> {
                 last = words.next();
             }
             let origin = last.map(origin);
-            (words.next().is_none() && origin != Some(None)).then_some(Line::Request {
+            (words.next().is_none() && origin != Some(None)).then_some(TraceLine::Request {
                 address,
                 write,
                 clock,
@@ -535,14 +535,14 @@ fn parse(format: RequestFormat, line: &[u8]) -> Option<Line> {
             };
             let at = words.next()?;
             let address = if at.starts_with(b"0x") { hex(at)? } else { decimal(at)? };
-            words.next().is_none().then_some(Line::Request { address, write, clock: None, origin: None })
+            words.next().is_none().then_some(TraceLine::Request { address, write, clock: None, origin: None })
         }
         RequestFormat::Dramsim3 => {
             let mut words = words(line);
             let address = hex(words.next()?)?;
             let write = direction(words.next()?)?;
             let clock = decimal(words.next()?)?;
-            words.next().is_none().then_some(Line::Request { address, write, clock: Some(clock), origin: None })
+            words.next().is_none().then_some(TraceLine::Request { address, write, clock: Some(clock), origin: None })
         }
         RequestFormat::Lackey => lackey(line).map(request),
         RequestFormat::Dynamorio => dynamorio(line).map(request),
@@ -566,12 +566,12 @@ fn program_counter(format: RequestFormat, line: &[u8]) -> Option<u64> {
 }
 
 /// Access sizes are not kept.
-fn request(line: AccessLine) -> Line {
+fn request(line: AccessLine) -> TraceLine {
     match line {
-        AccessLine::Nothing | AccessLine::Fetch(_) => Line::Nothing,
-        AccessLine::Load(at) => Line::Request { address: at.address, write: false, clock: None, origin: None },
-        AccessLine::Store(at) => Line::Request { address: at.address, write: true, clock: None, origin: None },
-        AccessLine::Modify(at) => Line::Modify(at.address),
+        AccessLine::Nothing | AccessLine::Fetch(_) => TraceLine::Nothing,
+        AccessLine::Load(at) => TraceLine::Request { address: at.address, write: false, clock: None, origin: None },
+        AccessLine::Store(at) => TraceLine::Request { address: at.address, write: true, clock: None, origin: None },
+        AccessLine::Modify(at) => TraceLine::Modify(at.address),
     }
 }
 
@@ -610,8 +610,8 @@ mod tests {
     use super::*;
     use crate::input::tests::gzip;
 
-    fn read(text: &str) -> Result<Requests, String> {
-        Requests::from_bytes(text.into(), "t", None).map_err(|e| e.to_string())
+    fn read(text: &str) -> Result<RequestTrace, String> {
+        RequestTrace::from_bytes(text.into(), "t", None).map_err(|e| e.to_string())
     }
 
     fn wrong(text: &str) -> String {
@@ -691,7 +691,7 @@ mod tests {
         assert!(none.starts_with("t:1: `hello world`: expected a line of one of the formats rw (`R|W HEX"), "{none}");
         assert!(wrong(&"x".repeat(5000)).contains("is longer than 4096 bytes"));
         let cut = gzip("R 40\n".repeat(100_000).as_bytes());
-        let cut = Requests::from_bytes(cut[..cut.len() / 2].to_vec(), "t", None).unwrap_err().to_string();
+        let cut = RequestTrace::from_bytes(cut[..cut.len() / 2].to_vec(), "t", None).unwrap_err().to_string();
         assert!(cut.starts_with("t: the gzip stream breaks here") || cut.contains("expected"), "{cut}");
     }
 
@@ -729,7 +729,7 @@ mod tests {
     fn a_binary_trace_that_is_wrong_says_where() {
         let wrong = |tail: &[u8]| {
             let bytes = [MAGIC, tail].concat();
-            Requests::from_bytes(bytes, "t", None).unwrap_err().to_string()
+            RequestTrace::from_bytes(bytes, "t", None).unwrap_err().to_string()
         };
         let zero = 0u64.to_le_bytes();
         assert_eq!(wrong(&zero[..3]), "t: it ends before its first word, which says whether clocks follow");
@@ -751,7 +751,7 @@ mod tests {
             "t:2: clock 8 after 9: expected clocks that do not decrease: sort the trace by them"
         );
         let forced =
-            |bytes: &[u8], format| Requests::from_bytes(bytes.into(), "t", Some(format)).unwrap_err().to_string();
+            |bytes: &[u8], format| RequestTrace::from_bytes(bytes.into(), "t", Some(format)).unwrap_err().to_string();
         assert_eq!(
             forced(b"R 40\n", RequestFormat::Binary),
             "t: not a binary trace: it starts with bytes 52 20 34 30 0a, not with `WSTRACE1`"
@@ -794,7 +794,7 @@ mod tests {
             let mut binary = Vec::new();
             as_text.to_binary(&mut binary).unwrap();
             let bytes = if packed { gzip(&binary) } else { binary };
-            let as_binary = Requests::from_bytes(bytes, "t", None).unwrap();
+            let as_binary = RequestTrace::from_bytes(bytes, "t", None).unwrap();
             prop_assert_eq!(as_binary.format, RequestFormat::Binary);
             let compression = if packed { Compression::Gzip } else { Compression::Plain };
             prop_assert_eq!(as_binary.compression, compression);
@@ -807,7 +807,7 @@ mod tests {
         #[test]
         fn any_bytes_are_a_trace_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..300), magic: bool) {
             let head: &[u8] = if magic { MAGIC } else { b"" };
-            let _ = Requests::from_bytes([head, &bytes].concat(), "t", None);
+            let _ = RequestTrace::from_bytes([head, &bytes].concat(), "t", None);
         }
     }
 }

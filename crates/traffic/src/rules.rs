@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 
 use crate::error::TrafficError;
-use crate::input::{Input, Stop};
+use crate::input::{InputStream, Stop};
 use crate::lines::Lines;
 use crate::table::Table;
 
@@ -24,42 +24,42 @@ const MOST_RULES: usize = 1 << 20;
 
 /// A set of rules, the first of which goes first.
 #[derive(Clone, Debug)]
-pub struct Rules {
+pub struct FilterRules {
     /// In their order.
     pub rules: Vec<Rule>,
     /// The BLAKE3 hash of the file, in hex, where one was read.
     pub content: Option<String>,
 }
 
-impl Rules {
+impl FilterRules {
     /// Reads a file, and hashes it; gives up soon after `stop` is set.
     ///
     /// # Errors
     /// A file that cannot be read or has no rule, a line that is not a rule, [`TrafficError::Stopped`].
-    pub fn open_until(path: impl AsRef<Path>, stop: &Stop) -> Result<Rules, TrafficError> {
+    pub fn open_until(path: impl AsRef<Path>, stop: &Stop) -> Result<FilterRules, TrafficError> {
         let path = path.as_ref();
-        Rules::read(Input::open_watched(path, stop)?, &path.display().to_string())
+        FilterRules::read(InputStream::open_watched(path, stop)?, &path.display().to_string())
     }
 
-    /// As [`Rules::open_until`], without end.
+    /// As [`FilterRules::open_until`], without end.
     ///
     /// # Errors
-    /// As [`Rules::open_until`].
-    pub fn open(path: impl AsRef<Path>) -> Result<Rules, TrafficError> {
-        Rules::open_until(path, &Stop::new())
+    /// As [`FilterRules::open_until`].
+    pub fn open(path: impl AsRef<Path>) -> Result<FilterRules, TrafficError> {
+        FilterRules::open_until(path, &Stop::new())
     }
 
     /// Reads from memory; `name` is for messages.
     ///
     /// # Errors
-    /// As [`Rules::open`].
-    pub fn from_bytes(bytes: Vec<u8>, name: &str) -> Result<Rules, TrafficError> {
-        let input = Input::new(Box::new(Cursor::new(bytes)))
+    /// As [`FilterRules::open`].
+    pub fn from_bytes(bytes: Vec<u8>, name: &str) -> Result<FilterRules, TrafficError> {
+        let input = InputStream::new(Box::new(Cursor::new(bytes)))
             .map_err(|source| TrafficError::Open { path: name.into(), source })?;
-        Rules::read(input, name)
+        FilterRules::read(input, name)
     }
 
-    fn read(mut input: Input, name: &str) -> Result<Rules, TrafficError> {
+    fn read(mut input: InputStream, name: &str) -> Result<FilterRules, TrafficError> {
         let mut rules = Vec::new();
         let mut lines = Lines::new(&mut input, name);
         while let Some(text) = lines.next_line()? {
@@ -71,7 +71,7 @@ impl Rules {
             }
         }
         lines.finish(FORMAT, "rule", rules.is_empty())?;
-        Ok(Rules { rules, content: input.content()? })
+        Ok(FilterRules { rules, content: input.content()? })
     }
 
     /// `count` rules for networks of `table`; the same for the same `seed`.
@@ -81,7 +81,7 @@ impl Rules {
     /// 20 rules 13 are TCP, 5 UDP, 1 ICMP and 1 of any protocol. TCP and UDP rules name a service as destination port, a range
     /// above 1023 or any port, in 6, 2 and 2 of 10; one TCP rule in ten is for established connections (ACK). These
     /// shares are assumed, after the shapes that Taylor and Turner (INFOCOM 2005, section 3) describe.
-    pub fn made(seed: u64, count: usize, table: &Table) -> Rules {
+    pub fn made(seed: u64, count: usize, table: &Table) -> FilterRules {
         let mut rng = Pcg64::seed_from_u64(seed);
         let networks: Vec<(u32, u8)> = table
             .routes
@@ -125,7 +125,7 @@ impl Rules {
             })
             .collect();
         rules.sort_by_key(|rule| std::cmp::Reverse(rule.dst.1 + rule.src.1));
-        Rules { rules, content: None }
+        FilterRules { rules, content: None }
     }
 }
 
@@ -133,8 +133,8 @@ impl Rules {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Rules, TrafficError> {
-        Rules::from_bytes(text.as_bytes().to_vec(), "my.rules")
+    fn read(text: &str) -> Result<FilterRules, TrafficError> {
+        FilterRules::from_bytes(text.as_bytes().to_vec(), "my.rules")
     }
 
     #[test]
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn made_rules_are_the_same_for_the_same_seed_and_more_specific_first() {
         let table = Table::synthetic(24, 1000, 4);
-        let made = |seed| Rules::made(seed, 300, &table).rules;
+        let made = |seed| FilterRules::made(seed, 300, &table).rules;
         assert_eq!(made(1), made(1));
         assert_ne!(made(1), made(2));
         let bits: Vec<u8> = made(1).iter().map(|rule| rule.src.1 + rule.dst.1).collect();
@@ -189,10 +189,10 @@ mod tests {
             ("ipc1_10k.rules.gz", 9_518),
             ("fw1_large.rules.xz", 58_576),
         ] {
-            assert_eq!(Rules::open(folder.join(file)).unwrap().rules.len(), count, "{file}");
+            assert_eq!(FilterRules::open(folder.join(file)).unwrap().rules.len(), count, "{file}");
         }
         // A seed is not a set.
-        let error = Rules::open(folder.join("openflow_of1_seed.gz")).unwrap_err().to_string();
+        let error = FilterRules::open(folder.join("openflow_of1_seed.gz")).unwrap_err().to_string();
         assert!(error.contains("of1_seed.gz:1: ") && error.contains("expected `@SRC/LEN"), "{error}");
     }
 }

@@ -47,12 +47,12 @@ pub struct SizeBin {
 pub struct Sizes {
     mean: f64,
     longest: u32,
-    bins: Vec<Bin>,
+    bins: Vec<FrameSizeBin>,
     alias: Vec<(u32, u32)>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Bin {
+struct FrameSizeBin {
     from: u32,
     count: u32,
 }
@@ -102,7 +102,8 @@ impl Sizes {
         let weights: Vec<f64> = bins.iter().map(|b| b.share).collect();
         let drawn = bins.iter().filter(|b| b.share > 0.0);
         let longest = drawn.map(|b| b.to.unwrap_or(b.bytes)).max().unwrap_or(SHORTEST);
-        let bins = bins.iter().map(|b| Bin { from: b.bytes, count: b.to.unwrap_or(b.bytes) - b.bytes + 1 }).collect();
+        let bins =
+            bins.iter().map(|b| FrameSizeBin { from: b.bytes, count: b.to.unwrap_or(b.bytes) - b.bytes + 1 }).collect();
         Ok(Sizes { mean, longest, bins, alias: alias_table(&weights) })
     }
 
@@ -119,7 +120,7 @@ impl Sizes {
     /// The exact mean of sizes where shorter ones become `least` bytes.
     pub(crate) fn mean_at_least(&self, least: u32) -> f64 {
         let n = self.bins.len() as f64;
-        let of = |bin: &Bin| {
+        let of = |bin: &FrameSizeBin| {
             let (from, to) = (bin.from, bin.from + bin.count - 1);
             let below = f64::from(least.clamp(from, to + 1) - from);
             let above = f64::from(bin.count) - below;

@@ -22,7 +22,7 @@ use units::{PacketId, PacketRate, PortId, Ps, Rate};
 use crate::arrivals::{ArrivalSpec, Arrivals};
 use crate::capture::{Capture, CaptureReport, Gaps};
 use crate::error::TrafficError;
-use crate::flows::{FlowSpec, Flowing, Flows, Pool};
+use crate::flows::{FlowSpec, Flowing, Flows, PrefixPool};
 use crate::frame;
 use crate::input::Stop;
 use crate::mobile::{Mobile, Subscriber, Tunnels};
@@ -109,7 +109,7 @@ pub struct MeanSize {
 /// start from it.
 #[derive(Clone, Debug)]
 pub struct Blueprint {
-    kind: Plan,
+    kind: SourcePlan,
     arrivals: ArrivalSpec,
     mean: MeanSize,
     notes: Vec<String>,
@@ -117,7 +117,7 @@ pub struct Blueprint {
 }
 
 #[derive(Clone, Debug)]
-enum Plan {
+enum SourcePlan {
     Made { schedule: Schedule, flows: Box<Flows>, mobile: Option<Arc<Mobile>>, payload: Option<Arc<Payload>> },
     Replayed(Arc<Replay>),
 }
@@ -191,7 +191,7 @@ enum Running {
     Replayed {
         replay: Arc<Replay>,
         pacing: Pacing,
-        place: Place,
+        place: ReplayPosition,
         round: u64,
         rng: Pcg64,
     },
@@ -243,53 +243,53 @@ impl State for Running {
 }
 
 #[derive(Clone)]
-enum Place {
+enum ReplayPosition {
     Kept(usize),
-    File(Reading),
+    File(FilePosition),
     /// The file could not be opened again, or all rounds are done.
     Ended,
 }
 
 /// A file is opened again by who reads: one that is not there any more ends the traffic, as at the end of a round.
-impl State for Place {
+impl State for ReplayPosition {
     fn write(&self, to: &mut Writer) -> Result<(), StateError> {
         to.value(&match self {
-            Place::Kept(index) => (0u8, *index as u64),
-            Place::File(reading) => (1, reading.given),
-            Place::Ended => (2, 0),
+            ReplayPosition::Kept(index) => (0u8, *index as u64),
+            ReplayPosition::File(reading) => (1, reading.given),
+            ReplayPosition::Ended => (2, 0),
         })
     }
 
     fn read(&mut self, from: &mut Reader) -> Result<(), StateError> {
         let (kind, given): (u8, u64) = from.value()?;
         *self = match kind {
-            0 => Place::Kept(given as usize),
-            1 => Place::File(Reading { given, capture: None }),
-            _ => Place::Ended,
+            0 => ReplayPosition::Kept(given as usize),
+            1 => ReplayPosition::File(FilePosition { given, capture: None }),
+            _ => ReplayPosition::Ended,
         };
         Ok(())
     }
 }
 
 /// Where in a round a file is.
-struct Reading {
+struct FilePosition {
     /// Packets that were read.
     given: u64,
     /// Behind them; [`None`] until it is opened again.
     capture: Option<Box<Capture>>,
 }
 
-impl Clone for Reading {
+impl Clone for FilePosition {
     /// A stream that is being unpacked has no copy: the clone opens the file itself.
-    fn clone(&self) -> Reading {
-        Reading { given: self.given, capture: None }
+    fn clone(&self) -> FilePosition {
+        FilePosition { given: self.given, capture: None }
     }
 }
 
-impl Reading {
+impl FilePosition {
     /// At the first packet.
-    fn start(path: &Path) -> Result<Reading, TrafficError> {
-        Ok(Reading { given: 0, capture: Some(Box::new(Capture::open(path)?)) })
+    fn start(path: &Path) -> Result<FilePosition, TrafficError> {
+        Ok(FilePosition { given: 0, capture: Some(Box::new(Capture::open(path)?)) })
     }
 
     /// The next packet of the file at `path`; false at its end, and where it cannot be opened again.
@@ -386,8 +386,8 @@ impl Blueprint {
     /// The UEs that a capture of tunnels has taught; none of other traffic.
     pub fn subscribers(&self) -> &[Subscriber] {
         match &self.kind {
-            Plan::Replayed(replay) => &replay.subscribers,
-            Plan::Made { .. } => &[],
+            SourcePlan::Replayed(replay) => &replay.subscribers,
+            SourcePlan::Made { .. } => &[],
         }
     }
 
@@ -448,7 +448,7 @@ impl Blueprint {
             return Err(TrafficError::spec("traffic.payload", "given", allowed));
         }
         let payload = spec.payload.map(|spec| Arc::new(Payload::new(spec)));
-        let kind = Plan::Made { schedule, flows: Box::new(flows), mobile: mobile.map(Arc::new), payload };
+        let kind = SourcePlan::Made { schedule, flows: Box::new(flows), mobile: mobile.map(Arc::new), payload };
         Ok(Blueprint { kind, arrivals: profile.arrivals, mean, notes, content: Some(content) })
     }
 
@@ -496,7 +496,7 @@ impl Blueprint {
             },
         };
         let content = replay.content.clone();
-        Ok(Blueprint { kind: Plan::Replayed(Arc::new(replay)), arrivals, mean, notes, content })
+        Ok(Blueprint { kind: SourcePlan::Replayed(Arc::new(replay)), arrivals, mean, notes, content })
     }
 
     /// The mean size of a packet: exact for made IPv4 traffic; for IPv6 with the share of
@@ -508,11 +508,11 @@ impl Blueprint {
     /// Bytes of the longest frame, without check sequence; of a capture that is too long to be kept, of its first pass.
     pub fn longest_frame(&self) -> u32 {
         match &self.kind {
-            Plan::Made { schedule, mobile, .. } => {
+            SourcePlan::Made { schedule, mobile, .. } => {
                 let least = if mobile.is_some() { Mobile::shortest_uplink(true, true) } else { 0 };
                 schedule.longest().max(least) - ETHERNET_FCS_BYTES as u32
             }
-            Plan::Replayed(replay) => replay.longest,
+            SourcePlan::Replayed(replay) => replay.longest,
         }
     }
 
@@ -528,7 +528,7 @@ impl Blueprint {
             Load::L2(rate) => of(rate.gbps() * 1e9, self.mean.l2),
             Load::LineShare { share, line } => of(share * line.gbps() * 1e9, self.mean.l1),
             Load::Timestamps(speed) => match &self.kind {
-                Plan::Replayed(replay) if self.has_own_times() => speed * replay.own_rate(),
+                SourcePlan::Replayed(replay) if self.has_own_times() => speed * replay.own_rate(),
                 _ => {
                     let allowed = "only a capture with sound timestamps has its own (give a rate)";
                     return Err(TrafficError::spec("traffic.speed", speed, allowed));
@@ -544,8 +544,8 @@ impl Blueprint {
 
     fn has_own_times(&self) -> bool {
         match &self.kind {
-            Plan::Replayed(replay) => replay.period > Ps::ZERO,
-            Plan::Made { .. } => false,
+            SourcePlan::Replayed(replay) => replay.period > Ps::ZERO,
+            SourcePlan::Made { .. } => false,
         }
     }
 
@@ -558,8 +558,8 @@ impl Blueprint {
     /// reached the end, which a note says otherwise.
     pub fn capture_report(&self) -> Option<&CaptureReport> {
         match &self.kind {
-            Plan::Replayed(replay) => Some(&replay.report),
-            Plan::Made { .. } => None,
+            SourcePlan::Replayed(replay) => Some(&replay.report),
+            SourcePlan::Made { .. } => None,
         }
     }
 
@@ -572,16 +572,16 @@ impl Blueprint {
     /// How sound a capture's IPv4 header checksums are; nothing but sound ones for made traffic.
     pub fn checksums(&self) -> Checksums {
         match &self.kind {
-            Plan::Replayed(replay) => replay.checksums,
-            Plan::Made { .. } => Checksums::default(),
+            SourcePlan::Replayed(replay) => replay.checksums,
+            SourcePlan::Made { .. } => Checksums::default(),
         }
     }
 
     /// How many packets a source gives before it ends; [`None`] if as many as are wanted.
     pub fn packets(&self) -> Option<u64> {
         match &self.kind {
-            Plan::Replayed(replay) => replay.packets.checked_mul(replay.rounds),
-            Plan::Made { .. } => None,
+            SourcePlan::Replayed(replay) => replay.packets.checked_mul(replay.rounds),
+            SourcePlan::Made { .. } => None,
         }
     }
 
@@ -593,7 +593,7 @@ impl Blueprint {
         let pps = self.packets_per_second(load)?;
         let mut rng = Pcg64::seed_from_u64(seed);
         let kind = match &self.kind {
-            Plan::Made { schedule, flows, mobile, payload } => Running::Made {
+            SourcePlan::Made { schedule, flows, mobile, payload } => Running::Made {
                 mobile: mobile.clone(),
                 payload: payload.clone(),
                 flows: Box::new(flows.start(seed)),
@@ -602,7 +602,7 @@ impl Blueprint {
                 flow_rng: Pcg64::seed_from_u64(rng.random()),
                 rng,
             },
-            Plan::Replayed(replay) => {
+            SourcePlan::Replayed(replay) => {
                 let own = matches!(load, Load::Timestamps(_)) || self.arrivals == ArrivalSpec::Capture;
                 let pacing = if own {
                     Pacing::Own { speed: pps / replay.own_rate(), last: Ps::ZERO, now: 0.0, whole: Ps::ZERO }
@@ -610,8 +610,8 @@ impl Blueprint {
                     Pacing::Process(Arrivals::new(&self.arrivals, pps, "traffic.arrivals", &mut rng)?)
                 };
                 let place = match replay.kept {
-                    Some(_) => Place::Kept(0),
-                    None => Place::File(Reading::start(&replay.path)?),
+                    Some(_) => ReplayPosition::Kept(0),
+                    None => ReplayPosition::File(FilePosition::start(&replay.path)?),
                 };
                 Running::Replayed { replay: replay.clone(), pacing, place, round: 0, rng }
             }
@@ -626,7 +626,7 @@ fn pool(
     table: Option<&Table>,
     mobile: Option<&Mobile>,
     notes: &mut Vec<String>,
-) -> Result<Pool, TrafficError> {
+) -> Result<PrefixPool, TrafficError> {
     let to = &profile.flows.destinations;
     let prefixes: Vec<Prefix> = match (&to.pool, table) {
         (Some(pool), _) => {
@@ -646,7 +646,7 @@ fn pool(
             (1..224u32).filter(|b| !matches!(b, 10 | 127)).filter_map(|b| Prefix::v4(b << 24, 8)).collect()
         }
     };
-    let (pool, has_ipv6) = Pool::new(&prefixes, to.prefixes, profile.mix.ipv6).ok_or_else(|| {
+    let (pool, has_ipv6) = PrefixPool::new(&prefixes, to.prefixes, profile.mix.ipv6).ok_or_else(|| {
         let allowed = "at least one prefix is wanted to draw destinations from";
         TrafficError::spec("traffic.flows.destinations.pool", "no prefix", allowed)
     })?;
@@ -801,16 +801,16 @@ impl Source {
         let first = ((turn * u128::from(replay.packets)) >> 64) as usize;
         let mut packet = Packet::default();
         match place {
-            Place::Kept(index) => {
+            ReplayPosition::Kept(index) => {
                 *index = first;
                 if let Some(record) = replay.kept.as_ref().and_then(|kept| kept.records.get(first)) {
                     packet.arrival = record.arrival;
                 }
             }
-            Place::File(reading) => (0..first).for_each(|_| {
+            ReplayPosition::File(reading) => (0..first).for_each(|_| {
                 reading.next(&replay.path, &mut packet);
             }),
-            Place::Ended => {}
+            ReplayPosition::Ended => {}
         }
         if let Pacing::Own { last, .. } = pacing {
             *last = packet.arrival;
@@ -866,24 +866,24 @@ impl Source {
 }
 
 impl Replay {
-    fn next(&self, place: &mut Place, round: &mut u64, packet: &mut Packet) -> bool {
+    fn next(&self, place: &mut ReplayPosition, round: &mut u64, packet: &mut Packet) -> bool {
         loop {
             let more = match place {
-                Place::Kept(index) => {
+                ReplayPosition::Kept(index) => {
                     *index += 1;
                     self.kept.as_ref().is_some_and(|k| k.get(*index - 1, packet))
                 }
-                Place::File(reading) => reading.next(&self.path, packet),
-                Place::Ended => return false,
+                ReplayPosition::File(reading) => reading.next(&self.path, packet),
+                ReplayPosition::Ended => return false,
             };
             if more {
                 return true;
             }
             *round += 1;
             *place = match place {
-                _ if *round >= self.rounds => Place::Ended,
-                Place::Kept(_) => Place::Kept(0),
-                _ => Reading::start(&self.path).map_or(Place::Ended, Place::File),
+                _ if *round >= self.rounds => ReplayPosition::Ended,
+                ReplayPosition::Kept(_) => ReplayPosition::Kept(0),
+                _ => FilePosition::start(&self.path).map_or(ReplayPosition::Ended, ReplayPosition::File),
             };
         }
     }
@@ -1019,7 +1019,7 @@ mod tests {
             let spec = SourceSpec { capture: Some(file.clone()), rounds: Some(3), ..SourceSpec::default() };
             for kept in [true, false] {
                 let mut blueprint = Blueprint::new(&spec, None).unwrap();
-                if let Plan::Replayed(replay) = &mut blueprint.kind
+                if let SourcePlan::Replayed(replay) = &mut blueprint.kind
                     && !kept
                 {
                     Arc::get_mut(replay).unwrap().kept = None;

@@ -21,7 +21,7 @@ use serde::Serialize;
 
 use crate::damage::{Damage, DamageKind};
 use crate::error::TrafficError;
-use crate::input::{Compression, Input, Stop};
+use crate::input::{Compression, InputStream, Stop};
 
 pub use mrt::{Update, UpdateKind, Updates};
 
@@ -44,7 +44,7 @@ pub struct Route {
 
 /// What a class of next hop stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum NextHop {
+pub enum NextHopClass {
     /// An address.
     Address(IpAddr),
     /// An autonomous system, in lists that give the origin instead of a next hop.
@@ -53,12 +53,12 @@ pub enum NextHop {
     Class(u32),
 }
 
-impl fmt::Display for NextHop {
+impl fmt::Display for NextHopClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NextHop::Address(a) => write!(f, "{a}"),
-            NextHop::As(n) => write!(f, "AS{n}"),
-            NextHop::Class(n) => write!(f, "next hop {n}"),
+            NextHopClass::Address(a) => write!(f, "{a}"),
+            NextHopClass::As(n) => write!(f, "AS{n}"),
+            NextHopClass::Class(n) => write!(f, "next hop {n}"),
         }
     }
 }
@@ -81,7 +81,7 @@ pub struct Table {
     /// One route per prefix, in the order of the file.
     pub routes: Vec<Route>,
     /// What the classes stand for.
-    pub next_hops: Vec<NextHop>,
+    pub next_hops: Vec<NextHopClass>,
     /// How it was written.
     pub format: TableFormat,
     /// How that was compressed.
@@ -118,7 +118,7 @@ impl Table {
     /// The file cannot be read, has no known format, or has no usable prefix.
     pub fn open(path: impl AsRef<Path>) -> Result<Table, TrafficError> {
         let path = path.as_ref();
-        Table::load(Input::open(path)?, path.display().to_string())
+        Table::load(InputStream::open(path)?, path.display().to_string())
     }
 
     /// As [`Table::open`], and hashes the file; gives up soon after `stop` is set.
@@ -127,7 +127,7 @@ impl Table {
     /// As [`Table::open`], and [`TrafficError::Stopped`].
     pub fn open_until(path: impl AsRef<Path>, stop: &Stop) -> Result<Table, TrafficError> {
         let path = path.as_ref();
-        Table::load(Input::open_watched(path, stop)?, path.display().to_string())
+        Table::load(InputStream::open_watched(path, stop)?, path.display().to_string())
     }
 
     /// Reads from `read`; `name` is for messages.
@@ -136,7 +136,7 @@ impl Table {
     /// As [`Table::open`].
     pub fn read(read: impl Read + Send + 'static, name: &str) -> Result<Table, TrafficError> {
         let failed = |source: io::Error| TrafficError::Open { path: name.into(), source };
-        Table::load(Input::new(Box::new(read)).map_err(failed)?, name.into())
+        Table::load(InputStream::new(Box::new(read)).map_err(failed)?, name.into())
     }
 
     /// Reads from memory; `name` is for messages.
@@ -157,7 +157,7 @@ impl Table {
     /// IPv4 routes of the real full table that [`Table::synthetic`] is shaped after.
     pub const FULL_IPV4: usize = synthetic::FULL_IPV4;
 
-    fn load(mut input: Input, name: String) -> Result<Table, TrafficError> {
+    fn load(mut input: InputStream, name: String) -> Result<Table, TrafficError> {
         let mut builder = Builder::default();
         let format = if mrt::detect(&mut input) {
             mrt::read_table(&mut input, &mut builder);
@@ -252,7 +252,7 @@ impl Places {
 #[derive(Default)]
 struct Builder {
     routes: Vec<Route>,
-    next_hops: Vec<NextHop>,
+    next_hops: Vec<NextHopClass>,
     /// Of the routes, by their prefixes.
     seen: Places,
     /// Of the next hops.
@@ -267,7 +267,7 @@ struct Builder {
 
 impl Builder {
     /// Adds a route that stands at byte `at` of the input.
-    fn add(&mut self, at: u64, prefix: Prefix, next_hop: Option<NextHop>) {
+    fn add(&mut self, at: u64, prefix: Prefix, next_hop: Option<NextHopClass>) {
         let hash = self.seen.hash(prefix);
         if self.seen.find(hash, |place| self.routes[place].prefix == prefix).is_some() {
             self.duplicates += 1;
@@ -282,7 +282,7 @@ impl Builder {
         self.routes.push(Route { prefix, next_hop });
     }
 
-    fn class(&mut self, hop: NextHop) -> u32 {
+    fn class(&mut self, hop: NextHopClass) -> u32 {
         let hash = self.classes.hash(hop);
         if let Some(place) = self.classes.find(hash, |place| self.next_hops[place] == hop) {
             return place;
@@ -312,7 +312,7 @@ mod tests {
     fn the_first_route_of_a_prefix_is_kept_and_the_others_are_counted() {
         let table = Table::from_bytes(b"10.0.0.0/8 192.0.2.1\n10.0.0.1/8 192.0.2.2\n".to_vec(), "t").unwrap();
         assert_eq!((table.routes.len(), table.duplicates), (1, 1));
-        assert_eq!(table.next_hops, [NextHop::Address("192.0.2.1".parse().unwrap())]);
+        assert_eq!(table.next_hops, [NextHopClass::Address("192.0.2.1".parse().unwrap())]);
     }
 
     #[test]

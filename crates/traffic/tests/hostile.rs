@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 
 use packet::Packet;
 use traffic::mobile::{Tunnels, read_sessions};
-use traffic::{Capture, ProfileSpec, Recording, Requests, Rules, SignatureStrings, Table, Updates, inspect_file};
+use traffic::{
+    Capture, FilterRules, ProfileSpec, Recording, RequestTrace, SignatureStrings, Table, Updates, inspect_file,
+};
 
 const MEMORY_KIB: u64 = 1 << 20;
 /// For what is read as a stream: less than it decompresses to.
@@ -63,10 +65,10 @@ fn read(reader: &str, path: &Path) -> Result<String, String> {
         }),
         "table" => Table::open(path).map(|table| format!("{} routes", table.routes.len())),
         "updates" => Updates::open(path).map(|updates| format!("{} updates", updates.count())),
-        "rules" => Rules::open(path).map(|rules| format!("{} rules", rules.rules.len())),
+        "rules" => FilterRules::open(path).map(|rules| format!("{} rules", rules.rules.len())),
         "patterns" => SignatureStrings::open(path).map(|all| format!("{} strings", all.strings.len())),
         "recording" => Recording::open(path).map(|recording| format!("{} packets", recording.packets.len())),
-        "requests" => Requests::open(path, None).map(|all| format!("{} requests", all.addresses.len())),
+        "requests" => RequestTrace::open(path, None).map(|all| format!("{} requests", all.addresses.len())),
         "sessions" => read_sessions(path).map(|(text, _)| format!("{} bytes", text.len())),
         "profile" => ProfileSpec::load(&path.display().to_string()).map(|_| "a profile".into()),
         other => panic!("no reader {other}"),

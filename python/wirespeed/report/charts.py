@@ -19,7 +19,7 @@ import vl_convert
 
 from wirespeed import quantities as q
 from wirespeed.report.palette import colour
-from wirespeed.summary_types import ControlInterval, CurvePoint, Interval, Sojourn
+from wirespeed.summary_types import ControlInterval, CurvePoint, IntervalSummary, Sojourn
 
 WIDTH: Final = 430
 HEIGHT: Final = 230
@@ -51,7 +51,7 @@ def rate_over_load(curve: Sequence[CurvePoint]) -> str | None:
     return svg(chart, "Offered and carried packet rate over offered load")
 
 
-def rate_over_time(series: Sequence[Interval]) -> str | None:
+def rate_over_time(series: Sequence[IntervalSummary]) -> str | None:
     """Offered and carried rate over simulated time, or None where there are not two intervals."""
     known = [p for p in _whole(series) if _all_numbers(p.get("start_ns"), p.get("offered_mpps"), p.get("carried_mpps"))]
     if len(known) < 2:
@@ -80,7 +80,7 @@ _ACTIVITY: Final[Sequence[tuple[str, float, str, float | None]]] = (
 )
 
 
-def machine_over_time(series: Sequence[Interval]) -> str | None:
+def machine_over_time(series: Sequence[IntervalSummary]) -> str | None:
     """What cores, rings, LLC and DRAM do over simulated time, or None where nothing of it was measured."""
     scale, unit = _time_scale(series)
     panels = []
@@ -117,7 +117,7 @@ _MBUFS: Final = {
 }
 
 
-def mbufs_over_time(series: Sequence[Interval]) -> str | None:
+def mbufs_over_time(series: Sequence[IntervalSummary]) -> str | None:
     """The pool's mbufs by where they are, over simulated time; None where it was not measured."""
     scale, unit = _time_scale(series)
     rows = []
@@ -248,14 +248,14 @@ def cache_over_time(intervals: Sequence[ControlInterval]) -> str | None:
     return svg(stacked, f"{words} of devices and occupancy of the LLC over simulated time")
 
 
-def _whole(series: Sequence[Interval]) -> list[Interval]:
+def _whole(series: Sequence[IntervalSummary]) -> list[IntervalSummary]:
     """The intervals without those that are cut short: a packet in a nanosecond is a rate that nothing has."""
     widths = [width for p in series if q.is_number(width := p.get("width_ns"))]
     least = statistics.median(widths) / 2 if widths else 0.0
     return [p for p in series if not q.is_number(width := p.get("width_ns")) or width >= least]
 
 
-def _time_scale(series: Sequence[Interval]) -> tuple[float, str]:
+def _time_scale(series: Sequence[IntervalSummary]) -> tuple[float, str]:
     """Nanoseconds in the unit that suits the last interval, and its name."""
     last = max((p["start_ns"] for p in series if q.is_number(p.get("start_ns"))), default=0.0)
     return next((s for s in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")) if last >= s[0]), (1.0, "ns"))

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::made::{Chance, Situation, no_wait, safe_or_before};
-use daemon::{Daemon, Effect, End, Metrics, StateFolder, Step, restore};
+use daemon::{Daemon, Effect, IntervalStep, LoopEnd, Metrics, StateFolder, restore};
 use fakehost::{FakeHost, Register, Spec};
 use units::{Cbm, Ps};
 
@@ -27,8 +27,8 @@ fn one_life(seed: u64, restores: bool) -> Result<u64, String> {
                 died |= situation.break_something(&mut chance, &mut rewritten, &mut vanished);
             }
             match daemon.step(&mut no_wait) {
-                Step::GoOn => {}
-                Step::End(End::GaveUp(_) | End::Asked) => break,
+                IntervalStep::GoOn => {}
+                IntervalStep::End(LoopEnd::GaveUp(_) | LoopEnd::Asked) => break,
             }
             if died && situation.is_dead() {
                 break;
@@ -49,7 +49,7 @@ fn one_life(seed: u64, restores: bool) -> Result<u64, String> {
     }
     restore(&state, &situation.parts, &mut no_wait).map_err(|e| format!("seed {seed}: {e}"))?;
     let again = restore(&state, &situation.parts, &mut no_wait).map_err(|e| e.to_string())?;
-    if again != daemon::Report::default() {
+    if again != daemon::RestoreReport::default() {
         return Err(format!("seed {seed}: something was left to put back: {again:?}"));
     }
     let bad = situation.host.bad_masks();
@@ -93,13 +93,13 @@ fn after_thousands_of_random_faults_the_machine_is_as_it_was_or_safe() {
 #[test]
 fn ways_that_somebody_took_meanwhile_are_not_fought_for() {
     let mut situation = Situation::plain(Spec { shareable: Cbm(0), domains: 1, ..Spec::default() });
-    let tree = situation.host.tree(fakehost::Part::Resctrl);
+    let tree = situation.host.tree(fakehost::FileRoot::Resctrl);
     tree.make("wirespeed-rx").unwrap();
     tree.write("wirespeed-rx/schemata", "L3:0=3f\n").unwrap();
     let mut daemon = situation.start().unwrap();
     for _ in 0..20 {
         situation.host.advance(S);
-        assert_eq!(daemon.step(&mut no_wait), Step::GoOn);
+        assert_eq!(daemon.step(&mut no_wait), IntervalStep::GoOn);
     }
     tree.write("schemata", "L3:0=1fe\n").unwrap();
     tree.make("realtime").unwrap();
@@ -144,7 +144,7 @@ fn a_register_without_effect_is_found_out_put_back_and_remembered() {
     let mut daemon = situation.start().unwrap();
     for _ in 0..40 {
         situation.host.advance(S);
-        assert_eq!(daemon.step(&mut no_wait), Step::GoOn);
+        assert_eq!(daemon.step(&mut no_wait), IntervalStep::GoOn);
     }
     assert_eq!(daemon.effect(), Some(Effect::None));
     assert_eq!(situation.host.registers(), [0x600, 0x600], "as it was");
@@ -171,7 +171,7 @@ fn squeezed(verify_loss: f64) -> (usize, Option<Effect>) {
     let mut squeezed = 0;
     for _ in 0..40 {
         situation.host.advance(S);
-        assert_eq!(daemon.step(&mut no_wait), Step::GoOn);
+        assert_eq!(daemon.step(&mut no_wait), IntervalStep::GoOn);
         let rx = situation.host.state().groups["wirespeed-rx"].masks[0];
         squeezed += usize::from(daemon.effect().is_none() && rx.ways() <= 2);
     }
@@ -195,7 +195,7 @@ fn a_measurement_is_not_begun_without_the_counters_that_it_needs() {
     let mut daemon = situation.start().unwrap();
     for _ in 0..10 {
         situation.host.advance(S);
-        assert_eq!(daemon.step(&mut no_wait), Step::GoOn);
+        assert_eq!(daemon.step(&mut no_wait), IntervalStep::GoOn);
         assert_eq!(situation.host.registers(), [0x600, 0x600]);
     }
     assert_eq!(daemon.effect(), Some(Effect::Unknown));
@@ -209,7 +209,7 @@ fn an_effect_that_is_there_is_measured_and_ways_move() {
     let mut seen = BTreeSet::new();
     for _ in 0..60 {
         situation.host.advance(S);
-        assert_eq!(daemon.step(&mut no_wait), Step::GoOn);
+        assert_eq!(daemon.step(&mut no_wait), IntervalStep::GoOn);
         if daemon.effect().is_some() {
             seen.insert(situation.host.registers()[0]);
         }
@@ -226,7 +226,7 @@ fn on_amd_the_kernel_sets_the_ways_of_devices() {
     let mut daemon = situation.start().unwrap();
     for _ in 0..30 {
         situation.host.advance(S);
-        assert_eq!(daemon.step(&mut no_wait), Step::GoOn);
+        assert_eq!(daemon.step(&mut no_wait), IntervalStep::GoOn);
     }
     assert!(situation.host.state().io_alloc.is_some());
     daemon.end(&mut no_wait).unwrap();
@@ -239,11 +239,11 @@ fn cores_are_kept_out_of_the_ways_that_the_machine_says_devices_fill() {
     let masks = |spec: Spec, fixed: Option<u32>| {
         let mut situation = Situation::plain(spec);
         situation.config.io.fixed = fixed;
-        situation.config.io.backend = daemon::Backend::Fixed;
+        situation.config.io.backend = daemon::IoWaysBackend::Fixed;
         let mut daemon = situation.start().unwrap();
         for _ in 0..3 {
             situation.host.advance(S);
-            assert_eq!(daemon.step(&mut no_wait), Step::GoOn);
+            assert_eq!(daemon.step(&mut no_wait), IntervalStep::GoOn);
         }
         let mask = situation.host.state().groups["wirespeed-rx"].masks[0];
         daemon.end(&mut no_wait).unwrap();
@@ -269,7 +269,7 @@ fn a_dry_run_and_a_plan_write_nothing() {
         Daemon::new(config, parts, sources, Metrics::new(), false, &mut no_wait, situation.clock()).unwrap();
     for _ in 0..20 {
         situation.host.advance(S);
-        assert_eq!(daemon.step(&mut no_wait), Step::GoOn);
+        assert_eq!(daemon.step(&mut no_wait), IntervalStep::GoOn);
     }
     assert_eq!(situation.host.writes(), before);
     assert!(!situation.config.state.join("journal.json").exists());
@@ -287,7 +287,7 @@ fn a_plan_says_that_settings_are_left_to_be_put_back() {
 #[test]
 fn groups_of_others_are_never_written() {
     let mut situation = Situation::plain(Spec::default());
-    let tree = situation.host.tree(fakehost::Part::Resctrl);
+    let tree = situation.host.tree(fakehost::FileRoot::Resctrl);
     tree.make("besteffort").unwrap();
     tree.write("besteffort/schemata", "L3:0=3;1=3\n").unwrap();
     let from = situation.host.writes().len();
@@ -306,7 +306,7 @@ fn groups_of_others_are_never_written() {
 
 #[test]
 fn what_stands_in_the_way_is_told_and_nothing_is_written() {
-    let told = |prepare: &dyn Fn(&FakeHost), change: &dyn Fn(&mut daemon::Config)| {
+    let told = |prepare: &dyn Fn(&FakeHost), change: &dyn Fn(&mut daemon::DaemonConfig)| {
         let mut situation = Situation::plain(Spec::default());
         prepare(&situation.host);
         change(&mut situation.config);
@@ -316,7 +316,7 @@ fn what_stands_in_the_way_is_told_and_nothing_is_written() {
         assert!(situation.host.writes()[from..].iter().all(|w| w.errno != 0 || w.path.contains("wirespeed-")));
         why
     };
-    let tree = |h: &FakeHost| h.tree(fakehost::Part::Resctrl);
+    let tree = |h: &FakeHost| h.tree(fakehost::FileRoot::Resctrl);
     let full = told(&|h| (0..15).for_each(|i| tree(h).make(&format!("pod{i}")).unwrap()), &|_| ());
     assert!(full.contains("are free") && full.contains("pod3") && full.contains("reserve_closids"), "{full}");
     let cpu = told(
@@ -380,7 +380,7 @@ fn intervals_are_flat(intervals: u32) {
         situation.host.advance(S);
         // Traffic changes now and then, so that ways keep moving.
         situation.host.offer(if i / 200 % 2 == 0 { 2e6 } else { 3e6 }, if i / 400 % 2 == 0 { 1500.0 } else { 600.0 });
-        assert_eq!(daemon.step(&mut no_wait), Step::GoOn);
+        assert_eq!(daemon.step(&mut no_wait), IntervalStep::GoOn);
         if i == intervals / 10 {
             (early, size) = (resident_kib(), std::fs::metadata(&journal).unwrap().len());
         }
@@ -471,7 +471,7 @@ fn a_start_of_the_machine_that_cannot_be_told_loses_no_journal() {
 #[test]
 fn a_domain_that_came_meanwhile_has_all_ways_again() {
     let mut situation = Situation::plain(Spec { shareable: Cbm(0), ..Spec::default() });
-    let tree = situation.host.tree(fakehost::Part::Resctrl);
+    let tree = situation.host.tree(fakehost::FileRoot::Resctrl);
     situation.host.set_domain(1, false);
     tree.make("wirespeed-rx").unwrap();
     tree.write("wirespeed-rx/schemata", "L3:0=3f\n").unwrap();
@@ -479,7 +479,7 @@ fn a_domain_that_came_meanwhile_has_all_ways_again() {
     let steps = |daemon: &mut Daemon| {
         for _ in 0..20 {
             situation.host.advance(S);
-            assert_eq!(daemon.step(&mut no_wait), Step::GoOn);
+            assert_eq!(daemon.step(&mut no_wait), IntervalStep::GoOn);
         }
     };
     steps(&mut daemon);
@@ -528,7 +528,7 @@ fn a_dry_run_on_a_register_without_effect_writes_no_file() {
 
 #[test]
 fn a_register_that_is_not_known_to_be_one_is_not_written() {
-    let writes_of = |spec: Spec, backend: daemon::Backend| {
+    let writes_of = |spec: Spec, backend: daemon::IoWaysBackend| {
         let mut situation = Situation::plain(spec);
         situation.config.io.backend = backend;
         let mut daemon = situation.start().map_err(|e| e.to_string())?;
@@ -539,7 +539,7 @@ fn a_register_that_is_not_known_to_be_one_is_not_written() {
         daemon.end(&mut no_wait).unwrap();
         Ok::<_, String>(situation.host.writes().iter().filter(|w| w.path.starts_with("cpu/")).count())
     };
-    use daemon::Backend::{Auto, Register};
+    use daemon::IoWaysBackend::{Auto, Register};
     let sapphire_rapids = || Spec { model: (6, 143), ..Spec::default() };
     assert_eq!(writes_of(sapphire_rapids(), Auto), Ok(0), "nobody has seen it work there");
     assert!(writes_of(sapphire_rapids(), Register).unwrap() > 0, "asked for, it is measured");
@@ -571,7 +571,7 @@ fn on_the_simulated_server_it_finds_the_effect_and_leaves_all_as_it_was() {
         let mut daemon = situation.start().unwrap();
         for _ in 0..40 {
             situation.host.advance(S);
-            assert_eq!(daemon.step(&mut no_wait), Step::GoOn);
+            assert_eq!(daemon.step(&mut no_wait), IntervalStep::GoOn);
             if daemon.effect().is_some() {
                 break;
             }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::made::Chance;
 use crate::process::{Scene, free_port, scene, signal, text};
-use fakehost::{Part, Register, Spec};
+use fakehost::{FileRoot, Register, Spec};
 use units::Ps;
 
 #[test]
@@ -384,7 +384,7 @@ fn pqos_drives_it_and_sees_what_we_see() {
     let masks: Vec<u32> = state.groups.values().map(|g| g.masks[0].0).collect();
     assert!(masks.contains(&0x00f) && masks.contains(&0x7f0), "{masks:x?} {out}");
     // And what our own types write, pqos shows.
-    let resctrl = host::Resctrl::open(scene.host.tree(Part::Resctrl)).unwrap();
+    let resctrl = host::Resctrl::open(scene.host.tree(FileRoot::Resctrl)).unwrap();
     let group = resctrl.groups().unwrap().into_iter().find(|g| resctrl.masks(g).unwrap()[0].1.0 == 0x00f).unwrap();
     resctrl.set_masks(&group, &[(0, units::Cbm(0x03c))], &resctrl.rule().unwrap()).unwrap();
     let shown = text(&pqos(&scene, "-s").unwrap().stdout);

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use fakehost::{FakeHost, Spec, TelemetryServer};
-use host::{Finding, State, survey};
+use host::{Support, SurveyFinding, survey};
 
-fn finding(root: &Path, what: &str) -> Finding {
+fn finding(root: &Path, what: &str) -> SurveyFinding {
     survey(root).findings.into_iter().find(|f| f.what.starts_with(what)).expect("it is looked at")
 }
 
@@ -17,11 +17,11 @@ fn telemetry_without_busy_time_is_limited() {
     let host = FakeHost::new(Spec::default());
     let _server = TelemetryServer::start(&host, &at.join("dpdk_telemetry.v2")).unwrap();
     let of = || finding(root.path(), "DPDK telemetry");
-    assert_eq!((of().state, of().remedy), (State::Works, None));
+    assert_eq!((of().state, of().remedy), (Support::Works, None));
     // DPDK 22.11 has no /eal/lcore/usage.
     host.faults(|f| f.absent = vec!["busy"]);
     let told = of();
-    assert_eq!(told.state, State::Limited, "{told:?}");
+    assert_eq!(told.state, Support::Limited, "{told:?}");
     assert!(told.detail.contains("/eal/lcore/usage") && told.remedy.unwrap().contains("DPDK 23.03"));
 }
 

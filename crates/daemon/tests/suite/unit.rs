@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::process::{scene, text};
-use daemon::Config;
+use daemon::DaemonConfig;
 use fakehost::Spec;
 
 fn shipped(name: &str) -> PathBuf {
@@ -83,7 +83,7 @@ fn systemd_takes_the_unit() {
 fn the_configuration_of_the_guide_is_the_shipped_one_and_is_taken() {
     let file = shipped("wirespeedd.toml");
     let config = std::fs::read_to_string(&file).unwrap();
-    Config::parse(&config, "wirespeedd.toml").unwrap();
+    DaemonConfig::parse(&config, "wirespeedd.toml").unwrap();
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/daemon.md");
     let page = std::fs::read_to_string(page).unwrap();
     assert!(page.contains("--8<-- \"crates/daemon/systemd/wirespeedd.toml\""), "docs/guide/daemon.md includes it");

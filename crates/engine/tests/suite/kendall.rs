@@ -5,9 +5,9 @@
 
 use std::collections::VecDeque;
 
-use engine::queue::{self, Observer, Queue};
-use engine::{Draw, Engine, Exponential, Fixed, Model, Seed};
-use queueing::{Class, Station};
+use engine::queue::{self, Queue, QueueObserver};
+use engine::{Deterministic, Draw, Engine, Exponential, Model, Seed};
+use queueing::{PriorityClass, Station};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use stats::{BatchMeans, Estimate};
@@ -80,7 +80,7 @@ impl Draw for Hyperexponential {
 #[derive(Default)]
 struct Sojourns(BatchMeans, u64);
 
-impl Observer for Sojourns {
+impl QueueObserver for Sojourns {
     fn served(&mut self, sojourn: Ps) {
         self.0.record(sojourn.0 as f64);
         self.1 += 1;
@@ -88,7 +88,7 @@ impl Observer for Sojourns {
 }
 
 fn sojourn(rho: f64, services: impl Draw, servers: usize, capacity: usize, customers: u64) -> Estimate {
-    let mut engine: Engine<queue::Event> = Engine::new();
+    let mut engine: Engine<queue::QueueEvent> = Engine::new();
     // Cases with the same arrivals would err together.
     let arrivals = spans(1.0 / rho / servers as f64, Seed(7 + customers), "arrivals");
     let mut queue = Queue::new(arrivals, services, servers, capacity, Sojourns::default(), &mut engine);
@@ -104,7 +104,7 @@ fn open_and_finite_queues_meet_their_closed_forms_at_one_percent() {
     let exponential = || spans(1.0, seed, "services");
     let w = |rho, services, n| sojourn(rho, services, 1, usize::MAX, n);
     agree("M/M/1", &w(0.7, exponential(), 7_000_000), queueing::mm1(0.7, 1.0).unwrap().w);
-    let fixed = sojourn(0.8, Fixed(UNIT), 1, usize::MAX, 6_000_000);
+    let fixed = sojourn(0.8, Deterministic(UNIT), 1, usize::MAX, 6_000_000);
     agree("M/D/1", &fixed, queueing::md1(0.8, 1.0).unwrap().w);
     let erlang = Erlang2(spans(0.5, seed, "first"), spans(0.5, seed, "second"));
     agree("M/E2/1", &sojourn(0.7, erlang, 1, usize::MAX, 5_000_000), queueing::mg1(0.7, 1.0, 0.5).unwrap().w);
@@ -212,7 +212,7 @@ fn priorities(classes: &[(f64, f64)], servers: usize, preemptive: bool, customer
 #[test]
 fn priorities_meet_their_closed_forms_at_one_percent() {
     let load = [(0.3, 2.0), (0.4, 1.0)];
-    let classes = load.map(|(lambda, mu)| Class { lambda, mu, scv: 1.0 });
+    let classes = load.map(|(lambda, mu)| PriorityClass { lambda, mu, scv: 1.0 });
     for (name, preemptive, exact) in [
         ("M/M/1 priority", false, queueing::mg1_priority(&classes).unwrap()),
         ("M/M/1 preemptive", true, queueing::mg1_preemptive(&classes).unwrap()),

@@ -1,8 +1,8 @@
 //! The engine with its statistics, against the closed forms of queues.
 
-use engine::queue::{Event, Observer, Queue};
+use engine::queue::{Queue, QueueEvent, QueueObserver};
 use engine::restart::{LossyQueue, Restart, Threshold};
-use engine::{Draw, Engine, Exponential, Fixed, Seed};
+use engine::{Deterministic, Draw, Engine, Exponential, Seed};
 use stats::{BatchMeans, Estimate, Latency, Proportion, Ratio};
 use units::Ps;
 
@@ -15,7 +15,7 @@ struct Seen {
     loss: Ratio,
 }
 
-impl Observer for Seen {
+impl QueueObserver for Seen {
     #[inline]
     fn served(&mut self, sojourn: Ps) {
         self.served += 1;
@@ -42,7 +42,7 @@ fn run(
     customers: u64,
     seed: Seed,
 ) -> (Estimate, Proportion, Ps) {
-    let mut engine: Engine<Event> = Engine::new();
+    let mut engine: Engine<QueueEvent> = Engine::new();
     let arrivals = exponential(1.0 / rho / servers as f64, seed, "arrivals");
     let mut queue = Queue::new(arrivals, services, servers, capacity, Seen::default(), &mut engine);
     engine.run_while(&mut queue, |queue| queue.observer.served < customers / 10);
@@ -64,7 +64,7 @@ fn mean_sojourn_of_mm1_and_md1_is_the_closed_form() {
     let (w, ..) = mmck(0.9, 1, usize::MAX, 3_000_000, Seed(1));
     let exact = queueing::mm1(0.9, 1.0).unwrap().w;
     assert!(w.covers(exact) && w.relative() < 0.05, "{w:?} for {exact}");
-    let (w, ..) = run(Fixed(SERVICE), 0.8, 1, usize::MAX, 1_000_000, Seed(1));
+    let (w, ..) = run(Deterministic(SERVICE), 0.8, 1, usize::MAX, 1_000_000, Seed(1));
     let exact = queueing::md1(0.8, 1.0).unwrap().w;
     assert!(w.covers(exact) && w.relative() < 0.05, "{w:?} for {exact}");
 }
@@ -117,7 +117,7 @@ fn intervals_of_the_mean_cover_it_for_91_to_98_percent_of_200_seeds() {
 fn quantiles_of_mm1_are_covered() {
     // The sojourn in M/M/1 is exponential with mean 1 / (mu - lambda) (Gross et al., section 2.2.4).
     struct Quantiles(Latency);
-    impl Observer for Quantiles {
+    impl QueueObserver for Quantiles {
         fn served(&mut self, sojourn: Ps) {
             self.0.record(sojourn);
         }

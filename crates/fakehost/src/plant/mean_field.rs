@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use units::{Cbm, Ps};
 
-use super::{Plant, Program, Tenant};
+use super::{HostProgram, Plant, Tenant};
 
 /// What runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,14 +36,14 @@ pub struct MeanFieldSpec {
     /// Seconds that a core's miss costs.
     pub miss_s: f64,
     /// Programs; the first one receives the packets.
-    pub workloads: Vec<Workload>,
+    pub workloads: Vec<MeanFieldWorkload>,
 }
 
 /// A program that comes back to a working set.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Workload {
+pub struct MeanFieldWorkload {
     /// Where it runs.
-    pub program: Program,
+    pub program: HostProgram,
     /// Its working set.
     pub bytes: f64,
     /// References to it: of each packet for the first program, a second for others.
@@ -62,8 +62,8 @@ impl Default for MeanFieldSpec {
             leak_s: 300e-9,
             miss_s: 30e-9,
             workloads: vec![
-                Workload { program: Program::receiving(), bytes: 6e6, references: 6.0 },
-                Workload { program: Program::beside(), bytes: 200e6, references: 40e6 },
+                MeanFieldWorkload { program: HostProgram::receiving(), bytes: 6e6, references: 6.0 },
+                MeanFieldWorkload { program: HostProgram::beside(), bytes: 200e6, references: 40e6 },
             ],
         }
     }
@@ -71,7 +71,7 @@ impl Default for MeanFieldSpec {
 
 /// Running totals.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Counted {
+pub(crate) struct MeanFieldTotals {
     pub received: f64,
     pub lost: f64,
     pub io_hits: f64,
@@ -91,7 +91,7 @@ pub struct MeanField {
     spec: MeanFieldSpec,
     /// Bytes by way and owner; devices are the last owner.
     content: Vec<Vec<f64>>,
-    pub(crate) counted: Counted,
+    pub(crate) counted: MeanFieldTotals,
 }
 
 const LINE: f64 = 64.0;
@@ -106,7 +106,7 @@ impl MeanField {
     /// An empty cache of `ways` ways.
     pub fn new(spec: MeanFieldSpec, ways: u32) -> MeanField {
         let owners = spec.workloads.len() + 1;
-        let counted = Counted { cores: vec![[0.0; 2]; owners - 1], ..Counted::default() };
+        let counted = MeanFieldTotals { cores: vec![[0.0; 2]; owners - 1], ..MeanFieldTotals::default() };
         MeanField { content: vec![vec![0.0; owners]; ways as usize], spec, counted }
     }
 
@@ -202,7 +202,7 @@ impl MeanField {
 }
 
 impl Plant for MeanField {
-    fn programs(&self) -> Vec<Program> {
+    fn programs(&self) -> Vec<HostProgram> {
         self.spec.workloads.iter().map(|w| w.program.clone()).collect()
     }
 
@@ -314,7 +314,11 @@ mod tests {
             way_bytes: sets as f64 * LINE,
             packet_bytes: 64.0,
             buffers: lines[1] as f64,
-            workloads: vec![Workload { program: Program::receiving(), bytes: lines[0] as f64 * LINE, references: 4.0 }],
+            workloads: vec![MeanFieldWorkload {
+                program: HostProgram::receiving(),
+                bytes: lines[0] as f64 * LINE,
+                references: 4.0,
+            }],
             ..MeanFieldSpec::default()
         };
         let mut plant = MeanField::new(spec, 11);

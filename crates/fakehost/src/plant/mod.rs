@@ -9,27 +9,27 @@ use std::collections::BTreeMap;
 
 use units::{Cbm, Ps};
 
-pub use mean_field::{MeanField, MeanFieldSpec, Workload};
+pub use mean_field::{MeanField, MeanFieldSpec, MeanFieldWorkload};
 pub use simulated::{PlantError, Simulated, SimulatedSpec};
 
 /// Where a program runs: what resctrl puts into groups.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Program {
+pub struct HostProgram {
     /// Its processors; the first one's group is the program's.
     pub cpus: Vec<u32>,
     /// Its tasks; the first one's group goes before that.
     pub tasks: Vec<u32>,
 }
 
-impl Program {
+impl HostProgram {
     /// The program that receives packets.
-    pub fn receiving() -> Program {
-        Program { cpus: vec![1], tasks: vec![1001] }
+    pub fn receiving() -> HostProgram {
+        HostProgram { cpus: vec![1], tasks: vec![1001] }
     }
 
     /// The one beside it.
-    pub fn beside() -> Program {
-        Program { cpus: vec![4, 5, 6, 7], tasks: vec![2001, 2002] }
+    pub fn beside() -> HostProgram {
+        HostProgram { cpus: vec![4, 5, 6, 7], tasks: vec![2001, 2002] }
     }
 }
 
@@ -45,7 +45,7 @@ pub struct Tenant {
 /// What runs. The first program receives packets.
 pub trait Plant: Send {
     /// Programs, in the order of all lists here.
-    fn programs(&self) -> Vec<Program>;
+    fn programs(&self) -> Vec<HostProgram>;
 
     /// Offers other packets from now on.
     fn offer(&mut self, pps: f64, packet_bytes: f64);

@@ -17,7 +17,7 @@ use sim::scenario::{SCENARIOS, find};
 use sim::{Overrides, Scenario, ScenarioError};
 use units::{Cbm, Clos, Ps};
 
-use super::{Plant, Program, Tenant};
+use super::{HostProgram, Plant, Tenant};
 
 /// Why there is no such plant.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +51,7 @@ pub struct SimulatedSpec {
     /// What is otherwise in it, as `path=value`. The ways of its LLC are those of the made machine.
     pub set: Vec<String>,
     /// The packet cores together, and then each neighbour of the scenario.
-    pub programs: Vec<Program>,
+    pub programs: Vec<HostProgram>,
     /// How many times slower than its clock the server runs.
     pub slow: u32,
 }
@@ -73,7 +73,7 @@ impl Default for SimulatedSpec {
         SimulatedSpec {
             scenario: "upf".into(),
             set: set.map(String::from).to_vec(),
-            programs: vec![Program::receiving(), Program::beside()],
+            programs: vec![HostProgram::receiving(), HostProgram::beside()],
             slow: 1000,
         }
     }
@@ -134,7 +134,7 @@ fn read(name: &str, set: &[String]) -> Result<Scenario, ScenarioError> {
 }
 
 impl Plant for Simulated {
-    fn programs(&self) -> Vec<Program> {
+    fn programs(&self) -> Vec<HostProgram> {
         self.spec.programs.clone()
     }
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use host::{CpuList, Mode};
+use host::{CpuList, GroupMode};
 use libc::{EINVAL, ENOENT, ESRCH};
 
-use super::{Errno, Resctrl};
+use super::{Errno, FakeResctrl};
 
-impl Resctrl {
+impl FakeResctrl {
     pub(super) fn write_mon(&mut self, group: &str, mon: &str, file: &str, text: &str) -> Result<(), Errno> {
         if !self.groups.get(group).is_some_and(|g| g.mons.contains_key(mon)) {
             return Err(ENOENT);
@@ -37,7 +37,7 @@ impl Resctrl {
     pub(super) fn write_tasks(&mut self, group: &str, mon: Option<&str>, text: &str) -> Result<(), Errno> {
         self.status.clear();
         let mode = self.groups.get(group).ok_or(ENOENT)?.mode;
-        if matches!(mode, Mode::PseudoLocked | Mode::PseudoLocksetup) {
+        if matches!(mode, GroupMode::PseudoLocked | GroupMode::PseudoLocksetup) {
             return self.refuse("Pseudo-locking in progress\n", EINVAL);
         }
         for word in text.trim_end_matches('\n').split(',') {
@@ -86,7 +86,7 @@ impl Resctrl {
             Some(g) => (g.mode, g.cpus.clone()),
             None => return Err(ENOENT),
         };
-        if matches!(mode, Mode::PseudoLocked | Mode::PseudoLocksetup) {
+        if matches!(mode, GroupMode::PseudoLocked | GroupMode::PseudoLocksetup) {
             return self.refuse("Pseudo-locking in progress\n", EINVAL);
         }
         let new = self.parse_cpus(text, is_list)?;

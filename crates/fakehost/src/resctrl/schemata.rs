@@ -1,17 +1,17 @@
 //! Schemata as the kernel judges them: all lines are staged, and take effect together or not at all.
 
-use host::Mode;
+use host::GroupMode;
 use libc::{EINVAL, ENODEV, ENOENT, ENOSPC};
 use units::{Cbm, LINE_BYTES};
 
-use super::{Errno, Group, Resctrl};
+use super::{Errno, FakeResctrl, Group};
 
 /// What is staged of a resource: a value by domain.
 type Staged<T> = Vec<Option<T>>;
 
-impl Resctrl {
+impl FakeResctrl {
     pub(super) fn schemata_text(&self, g: &Group) -> String {
-        if g.mode == Mode::PseudoLocksetup {
+        if g.mode == GroupMode::PseudoLocksetup {
             let bandwidth = if self.spec.bandwidth { "MB:uninitialized\n" } else { "" };
             return format!("{bandwidth}L3:uninitialized\n");
         }
@@ -39,11 +39,12 @@ impl Resctrl {
 
     pub(super) fn bit_usage(&self) -> String {
         let of_domain = |d: usize| {
-            let of = |mode: Mode| {
+            let of = |mode: GroupMode| {
                 let groups = self.groups.values().filter(|g| g.mode == mode);
                 groups.fold(0u32, |all, g| all | self.masks[g.closid as usize][d].0)
             };
-            let (shared, alone, locked) = (of(Mode::Shareable), of(Mode::Exclusive), of(Mode::PseudoLocked));
+            let (shared, alone, locked) =
+                (of(GroupMode::Shareable), of(GroupMode::Exclusive), of(GroupMode::PseudoLocked));
             let hardware = self.spec.shareable.0 | if self.io_alloc { self.masks[self.io_closid()][d].0 } else { 0 };
             let letter = |bit: u32| match (hardware >> bit & 1, shared >> bit & 1) {
                 (1, 1) => 'X',
@@ -63,8 +64,9 @@ impl Resctrl {
         if !exclusive && mask.0 & self.spec.shareable.0 != 0 {
             return true;
         }
-        let others = self.groups.values().filter(|g| g.closid as usize != closid && g.mode != Mode::PseudoLocksetup);
-        let mut others = others.filter(|g| !exclusive || g.mode == Mode::Exclusive);
+        let others =
+            self.groups.values().filter(|g| g.closid as usize != closid && g.mode != GroupMode::PseudoLocksetup);
+        let mut others = others.filter(|g| !exclusive || g.mode == GroupMode::Exclusive);
         let io = self.io_alloc
             && !exclusive
             && closid != self.io_closid()
@@ -99,7 +101,7 @@ impl Resctrl {
 
     fn stage_mask(
         &mut self,
-        mode: Mode,
+        mode: GroupMode,
         closid: usize,
         d: usize,
         word: &str,
@@ -109,14 +111,14 @@ impl Resctrl {
             return self.refuse(&format!("Duplicate domain {}\n", self.domains[d]), EINVAL);
         }
         let mask = self.judge_mask(word)?;
-        let locked = |g: &&Group| g.mode == Mode::PseudoLocked;
+        let locked = |g: &&Group| g.mode == GroupMode::PseudoLocked;
         if self.groups.values().filter(locked).any(|g| self.masks[g.closid as usize][d].0 & mask.0 != 0) {
             return self.refuse("CBM overlaps with pseudo-locked region\n", EINVAL);
         }
         if self.overlaps(d, mask, closid, true) {
             return self.refuse("Overlaps with exclusive group\n", EINVAL);
         }
-        if matches!(mode, Mode::Exclusive | Mode::PseudoLocksetup) && self.overlaps(d, mask, closid, false) {
+        if matches!(mode, GroupMode::Exclusive | GroupMode::PseudoLocksetup) && self.overlaps(d, mask, closid, false) {
             return self.refuse("Overlaps with other group\n", EINVAL);
         }
         staged[d] = Some(mask);
@@ -144,7 +146,7 @@ impl Resctrl {
             None => return Err(ENOENT),
         };
         self.status.clear();
-        if mode == Mode::PseudoLocked {
+        if mode == GroupMode::PseudoLocked {
             return self.refuse("Resource group is pseudo-locked\n", EINVAL);
         }
         let mut masks: Staged<Cbm> = vec![None; self.domains.len()];
@@ -160,7 +162,7 @@ impl Resctrl {
                 "MB" if self.spec.bandwidth => false,
                 _ => return self.refuse(&format!("Unknown or unsupported resource name '{name}'\n"), EINVAL),
             };
-            if !is_cache && mode == Mode::PseudoLocksetup {
+            if !is_cache && mode == GroupMode::PseudoLocksetup {
                 return self.refuse("Cannot pseudo-lock MBA resource\n", EINVAL);
             }
             for part in values.split(';').filter(|p| !p.is_empty()) {
@@ -176,10 +178,10 @@ impl Resctrl {
             self.masks[closid][d] = masks[d].unwrap_or(self.masks[closid][d]);
             self.bandwidth[closid][d] = shares[d].unwrap_or(self.bandwidth[closid][d]);
         }
-        if mode == Mode::PseudoLocksetup
+        if mode == GroupMode::PseudoLocksetup
             && let Some(g) = self.groups.get_mut(group)
         {
-            g.mode = Mode::PseudoLocked;
+            g.mode = GroupMode::PseudoLocked;
         }
         Ok(())
     }
@@ -248,7 +250,7 @@ impl Resctrl {
         let mut staged: Staged<Cbm> = vec![None; self.domains.len()];
         for part in text.split(';').filter(|p| !p.is_empty()) {
             let (d, word) = self.domain_of(part)?;
-            self.stage_mask(Mode::Shareable, closid, d, word, &mut staged)?;
+            self.stage_mask(GroupMode::Shareable, closid, d, word, &mut staged)?;
         }
         for (d, mask) in staged.into_iter().enumerate() {
             self.masks[closid][d] = mask.unwrap_or(self.masks[closid][d]);

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use fakehost::{FakeHost, Part, Register, Spec};
+use fakehost::{FakeHost, FileRoot, Register, Spec};
 use host::resctrl::IoAlloc;
-use host::{Reading, Resctrl, Tree};
+use host::{MonitorReading, Resctrl, Tree};
 use proptest::prelude::*;
 use units::{Cbm, Ps};
 
@@ -12,7 +12,7 @@ const S: Ps = Ps(1_000_000_000_000);
 
 fn made(spec: Spec) -> (FakeHost, Arc<dyn Tree>) {
     let host = FakeHost::new(spec);
-    let tree = host.tree(Part::Resctrl);
+    let tree = host.tree(FileRoot::Resctrl);
     (host, tree)
 }
 
@@ -153,7 +153,7 @@ fn a_tasks_group_goes_before_its_processors() {
     tree.make("by_task").unwrap();
     tree.write("by_cpu/cpus_list", "1,4-7\n").unwrap();
     let used = |group: &str| {
-        let resctrl = Resctrl::open(host.tree(Part::Resctrl)).unwrap();
+        let resctrl = Resctrl::open(host.tree(FileRoot::Resctrl)).unwrap();
         resctrl.monitor(group, "llc_occupancy").unwrap()[&0].count().unwrap()
     };
     host.advance(S);
@@ -168,7 +168,7 @@ fn a_tasks_group_goes_before_its_processors() {
 fn occupancy_follows_masks_lazily_and_a_register_without_effect_changes_nothing() {
     for (register, moves) in [(Register::Works, true), (Register::NoEffect, false)] {
         let (host, _) = made(Spec { register, ..Spec::default() });
-        let io = host::IoRegister::new(host.tree(Part::DevCpu), vec![0, 8]);
+        let io = host::IoRegister::new(host.tree(FileRoot::DevCpu), vec![0, 8]);
         for _ in 0..5 {
             host.advance(S);
         }
@@ -187,8 +187,8 @@ fn occupancy_follows_masks_lazily_and_a_register_without_effect_changes_nothing(
     let (host, tree) = made(Spec::default());
     host.faults(|f| f.unavailable = true);
     let resctrl = Resctrl::open(tree).unwrap();
-    assert_eq!(resctrl.monitor("", "llc_occupancy").unwrap()[&0], Reading::Unavailable);
-    let io = host::IoRegister::new(host.tree(Part::DevCpu), vec![0]);
+    assert_eq!(resctrl.monitor("", "llc_occupancy").unwrap()[&0], MonitorReading::Unavailable);
+    let io = host::IoRegister::new(host.tree(FileRoot::DevCpu), vec![0]);
     assert_eq!(io.write(&[(0, Cbm(0x800))]).unwrap_err().errno(), Some(5), "a way that is not there");
 }
 

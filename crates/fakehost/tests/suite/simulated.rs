@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use fakehost::{FakeHost, MeanField, MeanFieldSpec, Part, Plant, PlantError, Program, Simulated, SimulatedSpec, Spec};
-use fakehost::{Tenant, Workload};
+use fakehost::{
+    FakeHost, FileRoot, HostProgram, MeanField, MeanFieldSpec, Plant, PlantError, Simulated, SimulatedSpec, Spec,
+};
+use fakehost::{MeanFieldWorkload, Tenant};
 use host::{Resctrl, Tree};
 use units::{Cbm, Ps};
 
@@ -13,7 +15,7 @@ const WAY: u64 = 3 << 20;
 fn made(spec: Spec) -> (FakeHost, Arc<dyn Tree>) {
     let plant = Simulated::new(SimulatedSpec::default(), spec.ways, spec.rmids).unwrap();
     let host = FakeHost::with_plant(spec, Box::new(plant));
-    let tree = host.tree(Part::Resctrl);
+    let tree = host.tree(FileRoot::Resctrl);
     (host, tree)
 }
 
@@ -52,7 +54,7 @@ fn occupancy_follows_masks_as_lines_are_replaced() {
     // Others come into them: the receiving program fills them, and devices what they have nowhere else.
     tree.write("rx/schemata", "L3:0=1fc;1=1fc\n").unwrap();
     tree.write("beside/tasks", "2001\n").unwrap();
-    let io = host::IoRegister::new(host.tree(Part::DevCpu), vec![0, 8]);
+    let io = host::IoRegister::new(host.tree(FileRoot::DevCpu), vec![0, 8]);
     io.write(&[(0, Cbm(0x00c)), (8, Cbm(0x00c))]).unwrap();
     for _ in 0..14 {
         pass(&host, 1);
@@ -103,7 +105,7 @@ fn lines_stay_with_the_id_under_which_they_came() {
 #[test]
 fn the_mean_field_agrees() {
     let (io, masks) = (Cbm(0x600), [Cbm(0x1f0), Cbm(0x00f)]);
-    let beside = Workload { program: Program::beside(), bytes: 200.0 * 1_048_576.0, references: 40e6 };
+    let beside = MeanFieldWorkload { program: HostProgram::beside(), bytes: 200.0 * 1_048_576.0, references: 40e6 };
     let packets = MeanFieldSpec::default().workloads.remove(0);
     let mut small = MeanField::new(MeanFieldSpec { workloads: vec![packets, beside], ..MeanFieldSpec::default() }, 11);
     let mut server = Simulated::new(SimulatedSpec::default(), 11, 160).unwrap();

@@ -7,18 +7,18 @@ use super::{cost, site};
 use crate::tape::Tape;
 
 const RULES: RegionId = RegionId::FIRST_TABLE;
-const RULE_BYTES: u64 = size_of::<Line>() as u64;
+const RULE_BYTES: u64 = size_of::<RuleLine>() as u64;
 
 /// Rules as they lie in memory, one after the other.
 #[derive(Clone, Debug)]
 pub(super) struct Linear {
-    rules: Vec<Line>,
+    rules: Vec<RuleLine>,
 }
 
 /// A rule: what decides most often in its first half.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(32))]
-pub(super) struct Line {
+pub(super) struct RuleLine {
     /// Source and its mask, destination and its mask.
     src: (u32, u32),
     dst: (u32, u32),
@@ -32,13 +32,13 @@ pub(super) struct Line {
 /// protocol and mask, the first of each pair in the lower half.
 pub(super) const RULE_WORDS: usize = 8;
 
-impl Line {
-    pub(super) fn new(rule: &Rule) -> Line {
+impl RuleLine {
+    pub(super) fn new(rule: &Rule) -> RuleLine {
         let masked = |(network, len): (u32, u8)| {
             let mask = u32::MAX.checked_shl(32 - u32::from(len.min(32))).unwrap_or(0);
             (network & mask, mask)
         };
-        Line {
+        RuleLine {
             src: masked(rule.src),
             dst: masked(rule.dst),
             src_port: rule.src_port,
@@ -74,7 +74,7 @@ impl Line {
 
 impl Linear {
     pub(super) fn new(rules: &[Rule]) -> Linear {
-        Linear { rules: rules.iter().map(Line::new).collect() }
+        Linear { rules: rules.iter().map(RuleLine::new).collect() }
     }
 
     #[inline(always)]
@@ -98,7 +98,7 @@ impl Linear {
     }
 
     pub(super) fn words(&self) -> Vec<u32> {
-        self.rules.iter().flat_map(Line::words).collect()
+        self.rules.iter().flat_map(RuleLine::words).collect()
     }
 
     pub(super) fn regions(&self) -> Vec<RegionSpec> {

@@ -1,8 +1,8 @@
 //! Classification: the first of many rules that a packet matches.
 //!
 //! **Computes** for IPv4 packets the class, which is the number of the first rule that matches source, destination,
-//! ports, protocol and TCP flags. Two searches of the same rules: one rule after the other ([`Search::Linear`]), and by
-//! tuple space ([`Search::TupleSpace`]): a hash table for each combination of prefix lengths, kinds of port ranges and
+//! ports, protocol and TCP flags. Two searches of the same rules: one rule after the other ([`RuleSearch::Linear`]), and by
+//! tuple space ([`RuleSearch::TupleSpace`]): a hash table for each combination of prefix lengths, kinds of port ranges and
 //! protocol mask that occurs among the rules, looked at in the order of the best rule each has, until no table left can have
 //! a better one than what was found.
 //!
@@ -85,7 +85,7 @@ mod cost {
 /// How rules are searched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Search {
+pub enum RuleSearch {
     /// One after the other.
     Linear,
     /// By tuple space.
@@ -98,7 +98,7 @@ pub enum Search {
 #[serde(deny_unknown_fields, default)]
 pub struct ClassifySpec {
     /// How rules are searched.
-    pub search: Search,
+    pub search: RuleSearch,
     /// Whether packets that no rule matches are dropped.
     pub drop_unmatched: bool,
 }
@@ -157,8 +157,8 @@ impl Classify {
             });
         }
         let form = match spec.search {
-            Search::Linear => Form::Linear(Linear::new(rules)),
-            Search::TupleSpace => Form::TupleSpace(TupleSpace::new(rules)),
+            RuleSearch::Linear => Form::Linear(Linear::new(rules)),
+            RuleSearch::TupleSpace => Form::TupleSpace(TupleSpace::new(rules)),
         };
         Ok(Classify { form, drop_unmatched: spec.drop_unmatched, ports, classes: Vec::new() })
     }

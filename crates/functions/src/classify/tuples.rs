@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use packet::{Rule, RuleFields};
 use probe::{Probe, Ref, RegionId, RegionSpec, Sharing};
 
-use super::linear::{Line, RULE_WORDS};
+use super::linear::{RULE_WORDS, RuleLine};
 use super::{cost, site};
 use crate::tape::Tape;
 
@@ -14,7 +14,7 @@ const BUCKETS: RegionId = RegionId(RegionId::FIRST_TABLE.0 + 1);
 const ENTRIES: RegionId = RegionId(RegionId::FIRST_TABLE.0 + 2);
 const TUPLE_BYTES: u64 = size_of::<Tuple>() as u64;
 const BUCKET_BYTES: u64 = 4;
-const ENTRY_BYTES: u64 = size_of::<Entry>() as u64;
+const ENTRY_BYTES: u64 = size_of::<TupleRule>() as u64;
 const NONE: u32 = u32::MAX;
 
 /// Rules by the bits of the fields that they fix. A port range that is neither one port nor all of them fixes nothing, and
@@ -25,7 +25,7 @@ pub(super) struct TupleSpace {
     tuples: Vec<Tuple>,
     /// The first entry of each bucket, of all tuples.
     buckets: Vec<u32>,
-    entries: Vec<Entry>,
+    entries: Vec<TupleRule>,
 }
 
 /// The fields that the rules of one hash table fix, and where the table is.
@@ -52,8 +52,8 @@ struct Masks {
 /// A rule in its bucket; those of a bucket are in the order of their numbers.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-struct Entry {
-    rule: Line,
+struct TupleRule {
+    rule: RuleLine,
     number: u32,
     next: u32,
 }
@@ -107,7 +107,7 @@ impl TupleSpace {
                 let hash = masks.hash(rule.src.0, rule.dst.0, rule.src_port.0, rule.dst_port.0, rule.proto.0);
                 let bucket = (first + (hash & mask)) as usize;
                 let at = space.entries.len() as u32;
-                space.entries.push(Entry { rule: Line::new(rule), number, next: space.buckets[bucket] });
+                space.entries.push(TupleRule { rule: RuleLine::new(rule), number, next: space.buckets[bucket] });
                 space.buckets[bucket] = at;
             }
         }
@@ -160,7 +160,7 @@ impl TupleSpace {
             let ports = u32::from(masks.src_port) | u32::from(masks.dst_port) << 16;
             [masks.src, masks.dst, ports, masks.proto.into(), best, first, mask, 0]
         };
-        let entry = |entry: &Entry| {
+        let entry = |entry: &TupleRule| {
             let mut words = [0; 16];
             words[..RULE_WORDS].copy_from_slice(&entry.rule.words());
             (words[RULE_WORDS], words[RULE_WORDS + 1]) = (entry.number, entry.next);

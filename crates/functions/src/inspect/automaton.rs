@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use probe::{Probe, Ref, RegionId, RegionSpec, Sharing};
 
-use super::{Found, InspectTables, METHOD, Pattern, Patterns, Text, cost, lower, site, size_word};
+use super::{InspectTables, METHOD, Pattern, PatternMatch, Patterns, Text, cost, lower, site, size_word};
 use crate::FunctionError;
 use crate::tape::Tape;
 
@@ -13,10 +13,10 @@ const STATES: RegionId = RegionId(METHOD.0 + 1);
 const WIDE: RegionId = RegionId(METHOD.0 + 2);
 const OUTPUTS: RegionId = RegionId(METHOD.0 + 3);
 const LISTS: RegionId = RegionId(METHOD.0 + 4);
-const STATE_BYTES: u64 = size_of::<State>() as u64;
-const WIDE_BYTES: u64 = size_of::<Wide>() as u64;
+const STATE_BYTES: u64 = size_of::<AutomatonState>() as u64;
+const WIDE_BYTES: u64 = size_of::<WideState>() as u64;
 const WIDE_READ: u16 = 40;
-const OUTPUT_BYTES: u64 = size_of::<Output>() as u64;
+const OUTPUT_BYTES: u64 = size_of::<StateOutput>() as u64;
 const LISTED_BYTES: u64 = size_of::<Listed>() as u64;
 const ROOT: u32 = 0;
 /// Children whose bytes a state holds itself.
@@ -33,28 +33,28 @@ pub struct Automaton {
     patterns: Patterns,
     /// The state that each byte leads to from the root.
     root: Vec<u32>,
-    states: Vec<State>,
-    wide: Vec<Wide>,
-    outputs: Vec<Output>,
+    states: Vec<AutomatonState>,
+    wide: Vec<WideState>,
+    outputs: Vec<StateOutput>,
     lists: Vec<Listed>,
 }
 
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(16))]
-struct State {
+struct AutomatonState {
     /// Its first child: children lie next to each other, in the order of their bytes.
     first: u32,
     /// The state of the longest proper suffix.
     fail: u32,
     info: u32,
-    /// The bytes of up to 4 children, the last one again in what is left; of more children the number of a [`Wide`].
+    /// The bytes of up to 4 children, the last one again in what is left; of more children the number of a [`WideState`].
     bytes: u32,
 }
 
 /// The children of a state that has many.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
-struct Wide {
+struct WideState {
     /// A bit for each byte that leads to a child.
     bits: [u64; 4],
     /// How many bits there are in the words before each.
@@ -64,7 +64,7 @@ struct Wide {
 /// The patterns that end in a state.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-struct Output {
+struct StateOutput {
     /// The first one of its list, and how many.
     first: u32,
     count: u32,
@@ -85,7 +85,7 @@ struct Listed {
 
 /// A node of the trie of all patterns. It has 16 bytes, since there is one for each byte of a large set.
 #[derive(Clone, Copy, Debug, Default)]
-struct Node {
+struct TrieNode {
     /// Its first child, which has the lowest byte, and what is beside it under its own parent; 0 for none.
     child: u32,
     beside: u32,
@@ -96,7 +96,7 @@ struct Node {
 
 /// All patterns as a trie: in the order of their bytes they make it from left to right.
 struct Trie {
-    nodes: Vec<Node>,
+    nodes: Vec<TrieNode>,
     /// The byte that leads to each node.
     bytes: Vec<u8>,
     /// Numbers of patterns, in the order of their bytes in lower case, then of their numbers.
@@ -111,7 +111,7 @@ impl Trie {
             patterns.text[at as usize..][..usize::from(bytes)].iter().map(|&byte| lower(byte))
         };
         order.sort_by(|&a, &b| bytes(a).cmp(bytes(b)));
-        let (mut nodes, mut named) = (vec![Node::default()], vec![0]);
+        let (mut nodes, mut named) = (vec![TrieNode::default()], vec![0]);
         // The path to the latest pattern's node, without the root.
         let mut path: Vec<u32> = Vec::new();
         for (place, &number) in (0..).zip(&order) {
@@ -127,7 +127,7 @@ impl Trie {
                     Some(before) => nodes[before as usize].beside = node,
                     None => nodes[parent as usize].child = node,
                 }
-                nodes.push(Node::default());
+                nodes.push(TrieNode::default());
                 named.push(byte);
                 path.push(node);
             }
@@ -141,13 +141,13 @@ impl Trie {
     }
 
     /// The children of a node, by the bytes that lead to them.
-    fn children(&self, node: Node) -> impl Iterator<Item = (u8, u32)> {
+    fn children(&self, node: TrieNode) -> impl Iterator<Item = (u8, u32)> {
         let some = |node: u32| Some(node).filter(|&node| node != ROOT);
         let next = move |&node: &u32| some(self.nodes[node as usize].beside);
         std::iter::successors(some(node.child), next).map(|node| (self.bytes[node as usize], node))
     }
 
-    fn patterns(&self, node: Node) -> &[u32] {
+    fn patterns(&self, node: TrieNode) -> &[u32] {
         &self.order[node.first as usize..][..node.count as usize]
     }
 }
@@ -190,12 +190,12 @@ impl Automaton {
                         let (at, bytes, nocase) = automaton.patterns.at[pattern as usize];
                         Listed { pattern, at, bytes, nocase }
                     }));
-                    automaton.outputs.push(Output { first, count, next: inherited });
+                    automaton.outputs.push(StateOutput { first, count, next: inherited });
                     automaton.outputs.len() as u32
                 }
             };
             let (kind, bytes) = automaton.children(children.iter().map(|&(byte, _)| byte));
-            automaton.states.push(State { first: next, fail, info: output << KIND_BITS | kind, bytes });
+            automaton.states.push(AutomatonState { first: next, fail, info: output << KIND_BITS | kind, bytes });
             for &(byte, child) in &children {
                 let suffix = if state == ROOT {
                     automaton.root[usize::from(byte)] = next;
@@ -224,7 +224,7 @@ impl Automaton {
                 (FEW, u32::from_le_bytes(bytes))
             }
             _ => {
-                let mut wide = Wide::default();
+                let mut wide = WideState::default();
                 for key in keys {
                     wide.bits[usize::from(key >> 6)] |= 1 << (key & 63);
                 }
@@ -239,7 +239,7 @@ impl Automaton {
 
     /// The child of `state` by `byte`.
     #[inline(always)]
-    fn child<P: Probe>(&self, state: &State, byte: u8, tape: &mut Tape<'_, P>) -> Option<u32> {
+    fn child<P: Probe>(&self, state: &AutomatonState, byte: u8, tape: &mut Tape<'_, P>) -> Option<u32> {
         match state.info & ((1 << KIND_BITS) - 1) {
             FEW => {
                 tape.work(site::WIDE, cost::FEW);
@@ -282,7 +282,7 @@ impl Automaton {
         text: &Text<'_>,
         first_only: bool,
         tape: &mut Tape<'_, P>,
-        mut tell: impl FnMut(Found),
+        mut tell: impl FnMut(PatternMatch),
     ) {
         let load = |state: u32, site| Ref::load(STATES, u64::from(state) * STATE_BYTES, STATE_BYTES as u16, site);
         let mut id = ROOT;
@@ -341,12 +341,12 @@ impl Automaton {
         end: usize,
         first_only: bool,
         tape: &mut Tape<'_, P>,
-        tell: &mut impl FnMut(Found),
+        tell: &mut impl FnMut(PatternMatch),
     ) -> bool {
         while output != 0 {
             let at = u64::from(output - 1) * OUTPUT_BYTES;
             tape.touch(Ref::load(OUTPUTS, at, OUTPUT_BYTES as u16, site::OUTPUT));
-            let Output { first, count, next } = self.outputs[output as usize - 1];
+            let StateOutput { first, count, next } = self.outputs[output as usize - 1];
             for i in first..first + count {
                 let at = u64::from(i) * LISTED_BYTES;
                 tape.touch(Ref::load(LISTS, at, LISTED_BYTES as u16, site::LISTED));
@@ -357,7 +357,7 @@ impl Automaton {
                 tape.work(site::LISTED_LATCH, cost::LISTED);
                 tape.latch(site::LISTED_LATCH);
                 if confirmed {
-                    tell(Found { end: end as u32, pattern });
+                    tell(PatternMatch { end: end as u32, pattern });
                     if first_only {
                         return true;
                     }
@@ -376,7 +376,7 @@ impl Automaton {
     }
 
     pub(super) fn tables(&self) -> InspectTables {
-        let wide = |wide: &Wide| {
+        let wide = |wide: &WideState| {
             let mut words = [0; 16];
             for (i, bits) in wide.bits.iter().enumerate() {
                 (words[2 * i], words[2 * i + 1]) = (*bits as u32, (bits >> 32) as u32);

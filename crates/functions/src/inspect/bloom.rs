@@ -2,14 +2,14 @@
 
 use probe::{Probe, Ref, RegionId, RegionSpec, Sharing};
 
-use super::{Found, InspectTables, METHOD, Pattern, Patterns, Text, cost, lower, site, size_word};
+use super::{InspectTables, METHOD, Pattern, PatternMatch, Patterns, Text, cost, lower, site, size_word};
 use crate::FunctionError;
 use crate::tape::Tape;
 
 const FILTERS: RegionId = METHOD;
 const BUCKETS: RegionId = RegionId(METHOD.0 + 1);
 const ENTRIES: RegionId = RegionId(METHOD.0 + 2);
-const ENTRY_BYTES: u64 = size_of::<Entry>() as u64;
+const ENTRY_BYTES: u64 = size_of::<WindowPattern>() as u64;
 /// The longest window: of longer patterns the first so many bytes are looked for, then the whole is compared.
 const LONGEST_WINDOW: usize = 16;
 /// Bits that a window sets: at 16 bits a pattern, (1 - e^(-4/16))^4 = 0.2 % of other windows pass.
@@ -28,7 +28,7 @@ pub struct Windows {
     /// The filters' words, one filter behind the other.
     filters: Vec<u64>,
     buckets: Vec<u32>,
-    entries: Vec<Entry>,
+    entries: Vec<WindowPattern>,
 }
 
 /// A length of window and its filter.
@@ -44,7 +44,7 @@ struct Length {
 
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(32))]
-struct Entry {
+struct WindowPattern {
     hash: u64,
     pattern: u32,
     next: u32,
@@ -107,7 +107,7 @@ impl Windows {
             }
         }
         let bucket = hash as usize & (self.buckets.len() - 1);
-        self.entries.push(Entry {
+        self.entries.push(WindowPattern {
             hash,
             pattern: number as u32,
             next: self.buckets[bucket],
@@ -125,7 +125,7 @@ impl Windows {
         text: &Text<'_>,
         first_only: bool,
         tape: &mut Tape<'_, P>,
-        mut tell: impl FnMut(Found),
+        mut tell: impl FnMut(PatternMatch),
     ) {
         let mut hashes = [0u64; LONGEST_WINDOW];
         // The latest bytes in lower case, as registers have them.
@@ -194,7 +194,7 @@ impl Windows {
         end: usize,
         first_only: bool,
         tape: &mut Tape<'_, P>,
-        tell: &mut impl FnMut(Found),
+        tell: &mut impl FnMut(PatternMatch),
     ) -> bool {
         let bucket = hash as usize & (self.buckets.len() - 1);
         let mut mark = tape.touch(Ref::load(BUCKETS, bucket as u64 * 4, 4, site::BUCKET));
@@ -212,7 +212,7 @@ impl Windows {
             tape.work(site::ENTRY_LATCH, cost::ENTRY);
             tape.latch(site::ENTRY_LATCH);
             if found {
-                tell(Found { end: last as u32, pattern: entry.pattern });
+                tell(PatternMatch { end: last as u32, pattern: entry.pattern });
                 if first_only {
                     return true;
                 }
@@ -234,7 +234,7 @@ impl Windows {
 
     pub(super) fn tables(&self) -> InspectTables {
         let halves = |word: u64| [word as u32, (word >> 32) as u32];
-        let entry = |entry: &Entry| {
+        let entry = |entry: &WindowPattern| {
             let [low, high] = halves(entry.hash);
             let sizes = size_word(entry.bytes, entry.nocase);
             [low, high, entry.pattern, entry.next, entry.at, sizes, entry.window.into(), 0]

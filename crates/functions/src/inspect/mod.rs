@@ -44,7 +44,7 @@ use serde::{Deserialize, Serialize};
 use units::{PacketId, PortId, Ps};
 
 use crate::check::{data_address, mbuf};
-use crate::tape::{Mark, Tape};
+use crate::tape::{Tape, TapeMark};
 use crate::verdict::across;
 use crate::{DropReason, FunctionError, PacketFunction, Verdict};
 
@@ -147,7 +147,7 @@ pub struct Pattern {
 
 /// An occurrence of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
-pub struct Found {
+pub struct PatternMatch {
     /// Where it ends: bytes from the start of the text.
     pub end: u32,
     /// The pattern's number, from 0 on.
@@ -285,7 +285,7 @@ struct Text<'a> {
     bytes: &'a [u8],
     at: usize,
     /// The reference its address comes from.
-    from: Mark,
+    from: TapeMark,
 }
 
 #[inline(always)]
@@ -296,18 +296,18 @@ fn lower(byte: u8) -> u8 {
 /// Inspection of payloads. A clone shares the tables.
 #[derive(Clone, Debug)]
 pub struct Inspect {
-    engine: Engine,
+    engine: MatchEngine,
     depth: usize,
     drop: bool,
     ports: u16,
-    found: Vec<(PacketId, Found)>,
+    found: Vec<(PacketId, PatternMatch)>,
     inspected: u64,
 }
 
 state::state!(Inspect { values: [found, inspected], arrays: [], parts: [], built: [engine, depth, drop, ports] });
 
 #[derive(Clone, Debug)]
-enum Engine {
+enum MatchEngine {
     Automaton(std::sync::Arc<Automaton>),
     Windows(std::sync::Arc<Windows>),
 }
@@ -319,32 +319,32 @@ impl Inspect {
     /// Too many patterns or bytes of them, or one that is empty or longer than 65,535 bytes.
     pub fn new(patterns: &[Pattern], spec: &InspectSpec, ports: u16) -> Result<Inspect, FunctionError> {
         let engine = match spec.method {
-            Method::AhoCorasick => Engine::Automaton(Automaton::new(patterns)?.into()),
-            Method::Bloom => Engine::Windows(Windows::new(patterns)?.into()),
+            Method::AhoCorasick => MatchEngine::Automaton(Automaton::new(patterns)?.into()),
+            Method::Bloom => MatchEngine::Windows(Windows::new(patterns)?.into()),
         };
         let depth = if spec.depth == 0 { usize::MAX } else { spec.depth as usize };
         Ok(Inspect { engine, depth, drop: spec.drop, ports, found: Vec::new(), inspected: 0 })
     }
 
     /// Every occurrence in `text`, ordered by end, then pattern.
-    pub fn find(&self, text: &[u8]) -> Vec<Found> {
+    pub fn find(&self, text: &[u8]) -> Vec<PatternMatch> {
         let (mut null, mut found) = (probe::Null, Vec::new());
-        let text = Text { bytes: text, at: 0, from: Mark::default() };
+        let text = Text { bytes: text, at: 0, from: TapeMark::default() };
         self.search(&text, false, &mut Tape::new(&mut null), |one| found.push(one));
         found.sort_unstable();
         found
     }
 
     /// What was found in the latest burst: which packet, where from the start of its payload, and which pattern.
-    pub fn found(&self) -> &[(PacketId, Found)] {
+    pub fn found(&self) -> &[(PacketId, PatternMatch)] {
         &self.found
     }
 
     /// Its tables, in the form that kernels of GPUs read.
     pub fn tables(&self) -> InspectTables {
         match &self.engine {
-            Engine::Automaton(automaton) => automaton.tables(),
-            Engine::Windows(windows) => windows.tables(),
+            MatchEngine::Automaton(automaton) => automaton.tables(),
+            MatchEngine::Windows(windows) => windows.tables(),
         }
     }
 
@@ -364,10 +364,10 @@ impl Inspect {
     }
 
     #[inline(always)]
-    fn search<P: Probe>(&self, text: &Text<'_>, first: bool, tape: &mut Tape<'_, P>, tell: impl FnMut(Found)) {
+    fn search<P: Probe>(&self, text: &Text<'_>, first: bool, tape: &mut Tape<'_, P>, tell: impl FnMut(PatternMatch)) {
         match &self.engine {
-            Engine::Automaton(automaton) => automaton.search(text, first, tape, tell),
-            Engine::Windows(windows) => windows.search(text, first, tape, tell),
+            MatchEngine::Automaton(automaton) => automaton.search(text, first, tape, tell),
+            MatchEngine::Windows(windows) => windows.search(text, first, tape, tell),
         }
     }
 
@@ -445,8 +445,8 @@ impl PacketFunction for Inspect {
 
     fn regions(&self) -> Vec<RegionSpec> {
         match &self.engine {
-            Engine::Automaton(automaton) => automaton.regions(),
-            Engine::Windows(windows) => windows.regions(),
+            MatchEngine::Automaton(automaton) => automaton.regions(),
+            MatchEngine::Windows(windows) => windows.regions(),
         }
     }
 

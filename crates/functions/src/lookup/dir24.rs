@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use super::NextHop;
-use super::table::{Pages, Plain, Table};
+use super::table::{PagedArray, Pages, PlainInteger};
 use crate::FunctionError;
 
 /// DIR-24-8 for IPv4 with entries of type `E`, `u16` or `u32`.
@@ -42,7 +42,7 @@ const GROUP_ENTRIES: usize = 256;
 const MAX_LEVELS: usize = 14;
 
 /// An address: `u32` for IPv4, `u128` for IPv6.
-pub trait Address: Copy + Ord + Debug + private::Sealed {
+pub trait IpAddress: Copy + Ord + Debug + private::Sealed {
     /// Bits of an address.
     const BITS: u8;
     /// The table's name for errors: "tbl8".
@@ -57,9 +57,9 @@ pub trait Address: Copy + Ord + Debug + private::Sealed {
     fn previous(self) -> Option<Self>;
     /// The bits that select an entry: the first 24 on level 0, the next 8 on each further level.
     fn index(self, level: usize) -> usize;
-    /// `count` bits from bit `from` on, which is below [`Address::BITS`]; behind the last bit there are zeros.
+    /// `count` bits from bit `from` on, which is below [`IpAddress::BITS`]; behind the last bit there are zeros.
     fn bits(self, from: u8, count: u8) -> usize;
-    /// The address with `bits` or-ed in at the `count` bits from bit `from` on, as [`Address::bits`] reads them.
+    /// The address with `bits` or-ed in at the `count` bits from bit `from` on, as [`IpAddress::bits`] reads them.
     fn with_bits(self, from: u8, count: u8, bits: usize) -> Self;
 }
 
@@ -68,7 +68,7 @@ pub trait Address: Copy + Ord + Debug + private::Sealed {
 /// The top bit says "group"; the other bits are the group's number, or the next hop's plus 1, or 0
 /// for no route.
 #[allow(private_bounds)]
-pub trait Entry: Copy + PartialEq + Debug + Default + Plain + private::Sealed {
+pub trait FibEntry: Copy + PartialEq + Debug + Default + PlainInteger + private::Sealed {
     /// Bytes of an entry.
     const BYTES: u8;
     /// The top bit.
@@ -82,12 +82,12 @@ pub trait Entry: Copy + PartialEq + Debug + Default + Plain + private::Sealed {
     fn is_group(self) -> bool {
         self.bits() & Self::GROUP != 0
     }
-    /// The group it leads to. Meaningful if [`Entry::is_group`].
+    /// The group it leads to. Meaningful if [`FibEntry::is_group`].
     #[inline(always)]
     fn group(self) -> usize {
         (self.bits() & !Self::GROUP) as usize
     }
-    /// The next hop it holds. Meaningful unless [`Entry::is_group`].
+    /// The next hop it holds. Meaningful unless [`FibEntry::is_group`].
     #[inline(always)]
     fn next_hop(self) -> Option<NextHop> {
         NextHop::from_payload(self.bits())
@@ -105,7 +105,7 @@ mod private {
     impl Sealed for u128 {}
 }
 
-impl Entry for u16 {
+impl FibEntry for u16 {
     const BYTES: u8 = 2;
     const GROUP: u32 = 1 << 15;
     #[inline(always)]
@@ -118,7 +118,7 @@ impl Entry for u16 {
     }
 }
 
-impl Entry for u32 {
+impl FibEntry for u32 {
     const BYTES: u8 = 4;
     const GROUP: u32 = 1 << 31;
     #[inline(always)]
@@ -133,7 +133,7 @@ impl Entry for u32 {
 
 macro_rules! address {
     ($int:ty, $tbl8:literal) => {
-        impl Address for $int {
+        impl IpAddress for $int {
             const BITS: u8 = <$int>::BITS as u8;
             const TBL8: &'static str = $tbl8;
             #[inline]
@@ -160,11 +160,11 @@ macro_rules! address {
             }
             #[inline(always)]
             fn bits(self, from: u8, count: u8) -> usize {
-                ((self << from) >> (<$int as Address>::BITS - count)) as usize
+                ((self << from) >> (<$int as IpAddress>::BITS - count)) as usize
             }
             #[inline]
             fn with_bits(self, from: u8, count: u8, bits: usize) -> $int {
-                let top = (bits as $int) << (<$int as Address>::BITS - count);
+                let top = (bits as $int) << (<$int as IpAddress>::BITS - count);
                 self | top >> from
             }
         }
@@ -194,8 +194,8 @@ pub struct Dir24Spec {
 /// Invariant: an entry leads to a group exactly if there is a route longer than the entry's depth
 /// under it, and every group number in an entry is below the capacity of `tbl8`.
 pub struct Dir24<A, E> {
-    tbl24: Table<E>,
-    tbl8: Table<E>,
+    tbl24: PagedArray<E>,
+    tbl8: PagedArray<E>,
     /// Groups given back.
     free: Vec<u32>,
     /// Groups from this on were never used.
@@ -210,7 +210,7 @@ impl<A, E> Debug for Dir24<A, E> {
     }
 }
 
-impl<A: Address, E: Entry> Dir24<A, E> {
+impl<A: IpAddress, E: FibEntry> Dir24<A, E> {
     /// A table of `routes`, each an address, a prefix length and a next hop. Bits after the length
     /// are ignored, a length above the address's bits means all of them, and of equal prefixes the
     /// last counts.
@@ -230,8 +230,8 @@ impl<A: Address, E: Entry> Dir24<A, E> {
             return Err(FunctionError::GroupsFull { table: A::TBL8, needed, capacity, max: E::MAX_GROUPS });
         }
         let mut table = Dir24 {
-            tbl24: Table::zeroed(TBL24_ENTRIES, spec.pages, "tbl24")?,
-            tbl8: Table::zeroed(capacity * GROUP_ENTRIES, spec.pages, A::TBL8)?,
+            tbl24: PagedArray::zeroed(TBL24_ENTRIES, spec.pages, "tbl24")?,
+            tbl8: PagedArray::zeroed(capacity * GROUP_ENTRIES, spec.pages, A::TBL8)?,
             free: Vec::new(),
             unused: 0,
             rib: BTreeMap::new(),
@@ -505,7 +505,7 @@ impl<A: Address, E: Entry> Dir24<A, E> {
     }
 }
 
-impl<E: Entry> Dir24<u32, E> {
+impl<E: FibEntry> Dir24<u32, E> {
     /// Looks up each address of `addrs` into the same place of `out`, as many as the shorter of
     /// the two has, and returns how many.
     ///
@@ -539,7 +539,7 @@ impl<E: Entry> Dir24<u32, E> {
 
 /// Groups that the routes of an ordered map need: one for each distinct entry with a longer route
 /// below it.
-fn groups_needed<A: Address>(rib: &BTreeMap<(A, u8), NextHop>) -> usize {
+fn groups_needed<A: IpAddress>(rib: &BTreeMap<(A, u8), NextHop>) -> usize {
     let mut latest: [Option<A>; MAX_LEVELS] = [None; MAX_LEVELS];
     let mut groups = 0;
     for &(addr, len) in rib.keys() {
@@ -578,7 +578,7 @@ mod tests {
     use super::*;
     use crate::lookup::Naive;
 
-    trait Family: Address {
+    trait Family: IpAddress {
         fn ip(self) -> IpAddr;
         fn prefix(self, len: u8) -> Prefix;
     }
@@ -603,7 +603,7 @@ mod tests {
 
     /// Applies the changes to both, and after each compares the answers on both sides of every
     /// boundary of every prefix that ever was: between boundaries answers do not change.
-    fn compare<A: Family, E: Entry>(start: &[(A, u8, u16)], changes: &[Change<A>]) {
+    fn compare<A: Family, E: FibEntry>(start: &[(A, u8, u16)], changes: &[Change<A>]) {
         let mut naive = Naive::new();
         let routes = start.iter().map(|&(addr, len, id)| (addr, len, NextHop::from(id)));
         let spec = Dir24Spec { groups: Some(200), pages: Pages::Huge };

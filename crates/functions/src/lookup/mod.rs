@@ -11,9 +11,9 @@ mod route;
 mod table;
 
 pub(crate) use dir24::prefetch;
-pub use dir24::{Address, Dir24, Dir24_8, Dir24Spec, Entry, Lpm6};
+pub use dir24::{Dir24, Dir24_8, Dir24Spec, FibEntry, IpAddress, Lpm6};
 pub use naive::Naive;
-pub use poptrie::{Node as PoptrieNode, Poptrie};
+pub use poptrie::{Poptrie, PoptrieNode};
 pub use route::{Lookup, LookupTables, Structure};
 pub use table::Pages;
 

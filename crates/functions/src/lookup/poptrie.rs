@@ -28,9 +28,9 @@ use std::collections::BTreeMap;
 use probe::{Probe, Ref, RegionId, RegionSpec, Sharing};
 
 use super::NextHop;
-use super::dir24::Address;
+use super::dir24::IpAddress;
 use crate::FunctionError;
-use crate::tape::{Mark, Tape};
+use crate::tape::{Tape, TapeMark};
 
 /// Bits that the table takes.
 const DIRECT_BITS: u8 = 18;
@@ -40,7 +40,7 @@ const PLACES: usize = 1 << NODE_BITS;
 /// In an entry of the table: the rest is a next hop, not a node.
 const IS_LEAF: u32 = 1 << 31;
 const DIRECT_BYTES: u64 = 4;
-const NODE_BYTES: u64 = size_of::<Node>() as u64;
+const NODE_BYTES: u64 = size_of::<PoptrieNode>() as u64;
 const LEAF_BYTES: u64 = 2;
 
 /// Instructions of each part as compiled for x86-64 without a population count; see `tests/instructions.rs`.
@@ -56,7 +56,7 @@ mod cost {
 #[derive(Clone, Debug)]
 pub struct Poptrie<A> {
     direct: Vec<u32>,
-    nodes: Blocks<Node>,
+    nodes: Blocks<PoptrieNode>,
     leaves: Blocks<u16>,
     rib: BTreeMap<(A, u8), u16>,
 }
@@ -64,7 +64,7 @@ pub struct Poptrie<A> {
 /// A node as it lies in memory: 24 bytes, none of them padding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
-pub struct Node {
+pub struct PoptrieNode {
     /// A bit for each place that is a node.
     vector: u64,
     /// A bit for each place where a run of equal leaves begins.
@@ -76,9 +76,9 @@ pub struct Node {
 
 /// A place of a node that is being written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum NodePlace {
     Leaf(u16),
-    Node(Node),
+    Node(PoptrieNode),
 }
 
 /// Memory in blocks of powers of two up to 64 items.
@@ -122,9 +122,9 @@ impl<T: Copy + Default> Blocks<T> {
 }
 
 /// A route with what its entry holds: the next hop's number plus 1.
-type Route<A> = (A, u8, u16);
+type PoptrieRoute<A> = (A, u8, u16);
 
-impl<A: Address> Poptrie<A> {
+impl<A: IpAddress> Poptrie<A> {
     /// A table of `routes`, each an address, a prefix length and a next hop. Bits after the length are ignored, a length
     /// above the address's bits means all of them, and of equal prefixes the last counts.
     ///
@@ -142,7 +142,7 @@ impl<A: Address> Poptrie<A> {
             leaves: Blocks::new(),
             rib: BTreeMap::new(),
         };
-        let routes: Vec<Route<A>> = rib.iter().map(|(&(addr, len), &payload)| (addr, len, payload)).collect();
+        let routes: Vec<PoptrieRoute<A>> = rib.iter().map(|(&(addr, len), &payload)| (addr, len, payload)).collect();
         for &(addr, len, payload) in routes.iter().filter(|route| route.1 <= DIRECT_BITS) {
             trie.direct[slots(addr, len)].fill(IS_LEAF | u32::from(payload));
         }
@@ -181,7 +181,7 @@ impl<A: Address> Poptrie<A> {
     }
 
     /// The table of the first 18 bits, the nodes and the leaves, as they lie in memory.
-    pub fn tables(&self) -> (&[u32], &[Node], &[u16]) {
+    pub fn tables(&self) -> (&[u32], &[PoptrieNode], &[u16]) {
         (&self.direct, &self.nodes.items, &self.leaves.items)
     }
 
@@ -213,7 +213,7 @@ impl<A: Address> Poptrie<A> {
     #[inline]
     pub fn lookup(&self, addr: A) -> Option<NextHop> {
         let mut null = probe::Null;
-        self.walk(addr, Mark::default(), &mut Tape::new(&mut null), RegionId::FIRST_TABLE, 0)
+        self.walk(addr, TapeMark::default(), &mut Tape::new(&mut null), RegionId::FIRST_TABLE, 0)
     }
 
     /// The regions of the table, its nodes and its leaves, numbered from `first` on; `names` in that order.
@@ -236,7 +236,7 @@ impl<A: Address> Poptrie<A> {
     pub(crate) fn walk<P: Probe>(
         &self,
         addr: A,
-        from: Mark,
+        from: TapeMark,
         tape: &mut Tape<'_, P>,
         first: RegionId,
         site: u16,
@@ -288,14 +288,14 @@ impl<A: Address> Poptrie<A> {
                 self.nodes.take_back(entry, 1);
             }
             self.direct[slot] = match self.made(network, DIRECT_BITS) {
-                Place::Leaf(payload) => IS_LEAF | u32::from(payload),
-                Place::Node(node) => self.nodes.put(&[node]),
+                NodePlace::Leaf(payload) => IS_LEAF | u32::from(payload),
+                NodePlace::Node(node) => self.nodes.put(&[node]),
             };
         }
     }
 
     /// `node`, which is `depth` bits deep at `network`, after the route to `addr`/`len` below it has changed.
-    fn updated(&mut self, node: Node, depth: u8, network: A, addr: A, len: u8) -> Node {
+    fn updated(&mut self, node: PoptrieNode, depth: u8, network: A, addr: A, len: u8) -> PoptrieNode {
         let mut places = self.places(&node);
         self.leaves.take_back(node.leaves, node.leafvec.count_ones());
         self.nodes.take_back(node.children, node.vector.count_ones());
@@ -303,11 +303,11 @@ impl<A: Address> Poptrie<A> {
         for i in run(addr, len, depth) {
             let under = network.with_bits(depth, NODE_BITS, i);
             places[i] = match places[i] {
-                Place::Node(child) if len > below && self.has_longer(under, below) => {
-                    Place::Node(self.updated(child, below, under, addr, len))
+                NodePlace::Node(child) if len > below && self.has_longer(under, below) => {
+                    NodePlace::Node(self.updated(child, below, under, addr, len))
                 }
                 old => {
-                    if let Place::Node(child) = old {
+                    if let NodePlace::Node(child) = old {
                         self.give_up(child);
                     }
                     self.made(under, below)
@@ -318,15 +318,15 @@ impl<A: Address> Poptrie<A> {
     }
 
     /// What is at `network`, `depth` bits deep, by the routes alone.
-    fn made(&mut self, network: A, depth: u8) -> Place {
+    fn made(&mut self, network: A, depth: u8) -> NodePlace {
         let default = (0..=depth.min(A::BITS)).rev().find_map(|len| self.rib.get(&(network.network(len), len)));
         let default = default.copied().unwrap_or(0);
         if depth >= A::BITS {
-            return Place::Leaf(default);
+            return NodePlace::Leaf(default);
         }
         let below = self.rib.range((network, depth + 1)..=(network.last(depth), A::BITS));
-        let routes: Vec<Route<A>> = below.map(|(&(addr, len), &payload)| (addr, len, payload)).collect();
-        if routes.is_empty() { Place::Leaf(default) } else { Place::Node(self.build(&routes, depth, default)) }
+        let routes: Vec<PoptrieRoute<A>> = below.map(|(&(addr, len), &payload)| (addr, len, payload)).collect();
+        if routes.is_empty() { NodePlace::Leaf(default) } else { NodePlace::Node(self.build(&routes, depth, default)) }
     }
 
     fn has_longer(&self, network: A, depth: u8) -> bool {
@@ -335,11 +335,11 @@ impl<A: Address> Poptrie<A> {
 
     /// A node `depth` bits deep of all `routes` below it, which are ordered by address, then length, and longer than
     /// `depth`; `default` covers the rest.
-    fn build(&mut self, routes: &[Route<A>], depth: u8, default: u16) -> Node {
-        let mut places = [Place::Leaf(default); PLACES];
+    fn build(&mut self, routes: &[PoptrieRoute<A>], depth: u8, default: u16) -> PoptrieNode {
+        let mut places = [NodePlace::Leaf(default); PLACES];
         let below = depth + NODE_BITS;
         for &(addr, len, payload) in routes.iter().filter(|route| route.1 <= below) {
-            places[run(addr, len, depth)].fill(Place::Leaf(payload));
+            places[run(addr, len, depth)].fill(NodePlace::Leaf(payload));
         }
         for group in routes.chunk_by(|a, b| a.0.bits(depth, NODE_BITS) == b.0.bits(depth, NODE_BITS)) {
             // Those that end here begin where their group does, and so come first in it.
@@ -347,24 +347,24 @@ impl<A: Address> Poptrie<A> {
             if let Some(first) = long.first() {
                 let i = first.0.bits(depth, NODE_BITS);
                 let covered = match places[i] {
-                    Place::Leaf(payload) => payload,
-                    Place::Node(_) => default,
+                    NodePlace::Leaf(payload) => payload,
+                    NodePlace::Node(_) => default,
                 };
-                places[i] = Place::Node(self.build(long, below, covered));
+                places[i] = NodePlace::Node(self.build(long, below, covered));
             }
         }
         self.put(&places)
     }
 
-    fn put(&mut self, places: &[Place; PLACES]) -> Node {
-        let (mut node, mut leaves, mut children) = (Node::default(), Vec::new(), Vec::new());
+    fn put(&mut self, places: &[NodePlace; PLACES]) -> PoptrieNode {
+        let (mut node, mut leaves, mut children) = (PoptrieNode::default(), Vec::new(), Vec::new());
         for (i, place) in places.iter().enumerate() {
             match *place {
-                Place::Node(child) => {
+                NodePlace::Node(child) => {
                     node.vector |= 1 << i;
                     children.push(child);
                 }
-                Place::Leaf(payload) => {
+                NodePlace::Leaf(payload) => {
                     if leaves.last() != Some(&payload) {
                         node.leafvec |= 1 << i;
                         leaves.push(payload);
@@ -372,26 +372,26 @@ impl<A: Address> Poptrie<A> {
                 }
             }
         }
-        Node { leaves: self.leaves.put(&leaves), children: self.nodes.put(&children), ..node }
+        PoptrieNode { leaves: self.leaves.put(&leaves), children: self.nodes.put(&children), ..node }
     }
 
-    fn places(&self, node: &Node) -> [Place; PLACES] {
-        let mut places = [Place::Leaf(0); PLACES];
+    fn places(&self, node: &PoptrieNode) -> [NodePlace; PLACES] {
+        let mut places = [NodePlace::Leaf(0); PLACES];
         let (mut leaf, mut child) = (node.leaves, node.children);
         for (i, place) in places.iter_mut().enumerate() {
             if node.vector >> i & 1 == 1 {
-                *place = Place::Node(self.nodes.items[child as usize]);
+                *place = NodePlace::Node(self.nodes.items[child as usize]);
                 child += 1;
             } else {
                 leaf += (node.leafvec >> i & 1) as u32;
-                *place = Place::Leaf(self.leaves.items[leaf as usize - 1]);
+                *place = NodePlace::Leaf(self.leaves.items[leaf as usize - 1]);
             }
         }
         places
     }
 
     /// Takes back all blocks below `node`.
-    fn give_up(&mut self, node: Node) {
+    fn give_up(&mut self, node: PoptrieNode) {
         let n = node.vector.count_ones();
         for i in 0..n {
             self.give_up(self.nodes.items[(node.children + i) as usize]);
@@ -402,13 +402,13 @@ impl<A: Address> Poptrie<A> {
 }
 
 /// Entries of the table that `addr`/`len` covers, one if it is longer.
-fn slots<A: Address>(addr: A, len: u8) -> std::ops::Range<usize> {
+fn slots<A: IpAddress>(addr: A, len: u8) -> std::ops::Range<usize> {
     let first = addr.bits(0, DIRECT_BITS);
     first..first + (1 << DIRECT_BITS.saturating_sub(len))
 }
 
 /// Places of a node `depth` bits deep that `addr`/`len` covers, one if it is longer.
-fn run<A: Address>(addr: A, len: u8, depth: u8) -> std::ops::Range<usize> {
+fn run<A: IpAddress>(addr: A, len: u8, depth: u8) -> std::ops::Range<usize> {
     let first = addr.bits(depth, NODE_BITS);
     first..first + (1 << (depth + NODE_BITS).saturating_sub(len))
 }

@@ -24,9 +24,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{PortId, Ps};
 
-use super::{Address, Dir24, Dir24_8, Dir24Spec, Entry, Lpm6, NextHop, Poptrie};
+use super::{Dir24, Dir24_8, Dir24Spec, FibEntry, IpAddress, Lpm6, NextHop, Poptrie};
 use crate::check::{data_address, mbuf};
-use crate::tape::{Mark, Tape};
+use crate::tape::{Tape, TapeMark};
 use crate::{DropReason, FunctionError, PacketFunction, Verdict};
 
 const V4_FIRST: RegionId = RegionId::FIRST_TABLE;
@@ -221,10 +221,10 @@ impl Lookup {
 
 /// A lookup in a [`Dir24`] with its references: tbl24 is region `first`, tbl8 the next one; sites `site` to `site` + 2.
 #[inline(always)]
-fn chain<A: Address, E: Entry, P: Probe>(
+fn chain<A: IpAddress, E: FibEntry, P: Probe>(
     table: &Dir24<A, E>,
     addr: A,
-    from: Mark,
+    from: TapeMark,
     tape: &mut Tape<'_, P>,
     first: RegionId,
     site: u16,

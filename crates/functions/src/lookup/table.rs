@@ -10,7 +10,7 @@ use crate::FunctionError;
 /// Memory is reserved, not touched: the system gives a page at the first write. Where it is at
 /// least a huge page long it starts at a huge page's boundary and asks for huge pages, as DPDK's
 /// tables have them.
-pub(crate) struct Table<T> {
+pub(crate) struct PagedArray<T> {
     entries: NonNull<T>,
     len: usize,
     mapping: Mapping,
@@ -32,27 +32,27 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 ///
 /// # Safety
 /// Implementors must be plain integers.
-pub(crate) unsafe trait Plain: Copy {}
+pub(crate) unsafe trait PlainInteger: Copy {}
 // SAFETY: a plain integer.
-unsafe impl Plain for u16 {}
+unsafe impl PlainInteger for u16 {}
 // SAFETY: a plain integer.
-unsafe impl Plain for u32 {}
+unsafe impl PlainInteger for u32 {}
 
 // SAFETY: the table owns its memory exclusively, like a Box<[T]>.
-unsafe impl<T: Send> Send for Table<T> {}
+unsafe impl<T: Send> Send for PagedArray<T> {}
 // SAFETY: shared references to the table give shared references to entries only.
-unsafe impl<T: Sync> Sync for Table<T> {}
+unsafe impl<T: Sync> Sync for PagedArray<T> {}
 
-impl<T: Plain> Table<T> {
+impl<T: PlainInteger> PagedArray<T> {
     /// `len` zeros; `name` is for the error.
     ///
     /// # Errors
     /// [`FunctionError::Memory`] when the system refuses.
-    pub(crate) fn zeroed(len: usize, pages: Pages, name: &'static str) -> Result<Table<T>, FunctionError> {
+    pub(crate) fn zeroed(len: usize, pages: Pages, name: &'static str) -> Result<PagedArray<T>, FunctionError> {
         let bytes = len.checked_mul(size_of::<T>()).filter(|&b| b <= isize::MAX as usize / 2);
         let refused = FunctionError::Memory { table: name, bytes: bytes.unwrap_or(usize::MAX) };
         let mapping = Mapping::zeroed(bytes.ok_or(refused.clone())?.max(1), pages).ok_or(refused)?;
-        Ok(Table { entries: mapping.start.cast(), len, mapping })
+        Ok(PagedArray { entries: mapping.start.cast(), len, mapping })
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -87,7 +87,7 @@ impl<T: Plain> Table<T> {
     }
 }
 
-impl<T> Drop for Table<T> {
+impl<T> Drop for PagedArray<T> {
     fn drop(&mut self) {
         self.mapping.release();
     }
@@ -157,7 +157,7 @@ mod tests {
     #[test]
     fn a_table_starts_zeroed_at_a_huge_page_and_keeps_what_is_written() {
         for pages in [Pages::Huge, Pages::Base] {
-            let mut table = Table::<u16>::zeroed((2 << 20) + 3, pages, "t").unwrap();
+            let mut table = PagedArray::<u16>::zeroed((2 << 20) + 3, pages, "t").unwrap();
             assert_eq!(table.address(0) as usize % HUGE_PAGE_BYTES, 0);
             assert_eq!(table.len(), (2 << 20) + 3);
             assert!(table.as_slice().iter().all(|&e| e == 0));
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn an_impossible_size_is_an_error() {
-        let error = Table::<u32>::zeroed(usize::MAX / 4, Pages::Huge, "tbl8").err();
+        let error = PagedArray::<u32>::zeroed(usize::MAX / 4, Pages::Huge, "tbl8").err();
         assert!(matches!(error, Some(FunctionError::Memory { table: "tbl8", .. })), "{error:?}");
     }
 }

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use packet::Packet;
 
 use super::lines::{FarLine, HAS_V4, HAS_V6, PdrLine, QerLine, SessionLine, UrrLine};
-use super::{Action, Capacity, Direction, Known, Pdr, SdfFilter, Session, Trigger, Upf, UsageReport, Volume};
+use super::{Action, Capacity, Direction, Known, Pdr, PduSession, SdfFilter, Trigger, Upf, UsageReport, Volume};
 use crate::FunctionError;
 
 impl Upf {
     /// Takes up a session (PFCP session establishment).
     ///
     /// # Errors
-    /// Rules that contradict each other ([`Session::check`]), an identifier or address that another session
+    /// Rules that contradict each other ([`PduSession::check`]), an identifier or address that another session
     /// has, no room. Nothing has happened then.
-    pub fn establish(&mut self, session: &Session) -> Result<(), FunctionError> {
+    pub fn establish(&mut self, session: &PduSession) -> Result<(), FunctionError> {
         session.check()?;
         let error = |what: &str, came: String, allowed: &str| {
             let path = format!("session[seid = {}].{what}", session.seid);
@@ -190,7 +190,7 @@ impl Upf {
 }
 
 /// A session's rules of each direction by precedence and id, one for each filter.
-fn expand(session: &Session) -> [Vec<(&Pdr, SdfFilter)>; 2] {
+fn expand(session: &PduSession) -> [Vec<(&Pdr, SdfFilter)>; 2] {
     let mut order: Vec<&Pdr> = session.pdrs.iter().collect();
     order.sort_by_key(|p| (p.precedence, p.id));
     [Direction::Uplink, Direction::Downlink].map(|direction| {

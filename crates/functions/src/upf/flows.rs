@@ -64,20 +64,20 @@ pub struct FlowCounters {
 
 /// Where the rules lie that a packet is treated by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub(super) struct Found {
+pub(super) struct FlowRules {
     pub(super) session: u32,
     pub(super) far: u32,
     pub(super) qers: [u32; 2],
     pub(super) urrs: [u32; 2],
 }
 
-impl Found {
-    pub(super) const NOTHING: Found = Found { session: NONE, far: NONE, qers: [NONE; 2], urrs: [NONE; 2] };
+impl FlowRules {
+    pub(super) const NOTHING: FlowRules = FlowRules { session: NONE, far: NONE, qers: [NONE; 2], urrs: [NONE; 2] };
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
-struct Key {
+struct FlowKey {
     remote: u128,
     ue: u64,
     teid: u32,
@@ -87,43 +87,43 @@ struct Key {
 
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 #[repr(C, align(64))]
-struct Tags {
+struct FlowTags {
     signatures: [u16; WAYS],
     used: [u32; WAYS],
 }
 
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 #[repr(C, align(64))]
-struct Entry {
+struct FlowEntry {
     remote: u128,
     ue: u64,
     teid: u32,
     ports: (u16, u16),
     what: u32,
     generation: u32,
-    found: Found,
+    found: FlowRules,
 }
 
 /// Where a flow is, or would be.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Slot {
+pub(super) struct FlowSlot {
     pub(super) bucket: u32,
     pub(super) way: u32,
 }
 
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
 pub(super) struct FlowTable {
-    tags: Vec<Tags>,
-    entries: Vec<Entry>,
+    tags: Vec<FlowTags>,
+    entries: Vec<FlowEntry>,
     pub(super) counters: FlowCounters,
 }
 
-impl Key {
+impl FlowKey {
     #[inline(always)]
-    fn of(parsed: &Parsed) -> Key {
+    fn of(parsed: &Parsed) -> FlowKey {
         // Rules and sessions look at the prefix of an IPv6 UE only.
         let ue = if parsed.what & IS_V4 != 0 { parsed.ue as u64 } else { (parsed.ue >> 64) as u64 };
-        Key { remote: parsed.remote, ue, teid: parsed.teid, ports: parsed.ports, what: parsed.what }
+        FlowKey { remote: parsed.remote, ue, teid: parsed.teid, ports: parsed.ports, what: parsed.what }
     }
 }
 
@@ -138,7 +138,7 @@ fn mix(x: u64) -> u64 {
 /// The hash of a packet's flow.
 #[inline(always)]
 pub(super) fn hash(parsed: &Parsed) -> u64 {
-    let key = Key::of(parsed);
+    let key = FlowKey::of(parsed);
     let ports = u64::from(key.ports.0) << 16 | u64::from(key.ports.1);
     let a = mix(key.ue ^ u64::from(key.what) << 32);
     let b = mix(a ^ (key.remote as u64).rotate_left(32) ^ (key.remote >> 64) as u64);
@@ -158,19 +158,19 @@ pub(super) fn bytes(buckets: u64) -> u64 {
     buckets * (1 + WAYS as u64) * LINE
 }
 
-impl From<u32> for Slot {
-    fn from(place: u32) -> Slot {
-        Slot { bucket: place / WAYS as u32, way: place % WAYS as u32 }
+impl From<u32> for FlowSlot {
+    fn from(place: u32) -> FlowSlot {
+        FlowSlot { bucket: place / WAYS as u32, way: place % WAYS as u32 }
     }
 }
 
-impl From<Slot> for u32 {
-    fn from(slot: Slot) -> u32 {
+impl From<FlowSlot> for u32 {
+    fn from(slot: FlowSlot) -> u32 {
         slot.bucket * WAYS as u32 + slot.way
     }
 }
 
-impl Slot {
+impl FlowSlot {
     /// Where the line of signatures of the slot's bucket lies in the region.
     #[inline(always)]
     pub(super) fn tags(self) -> u64 {
@@ -186,10 +186,10 @@ impl Slot {
 
 impl FlowTable {
     pub(super) fn new(buckets: u64) -> FlowTable {
-        let found = Found::NOTHING;
-        let entry = Entry { remote: 0, ue: 0, teid: 0, ports: (0, 0), what: 0, generation: 0, found };
+        let found = FlowRules::NOTHING;
+        let entry = FlowEntry { remote: 0, ue: 0, teid: 0, ports: (0, 0), what: 0, generation: 0, found };
         FlowTable {
-            tags: vec![Tags { signatures: [FREE; WAYS], used: [0; WAYS] }; buckets as usize],
+            tags: vec![FlowTags { signatures: [FREE; WAYS], used: [0; WAYS] }; buckets as usize],
             entries: vec![entry; buckets as usize * WAYS],
             counters: FlowCounters::default(),
         }
@@ -207,34 +207,34 @@ impl FlowTable {
 
     /// The slot's bucket of a flow, to be prefetched.
     #[inline(always)]
-    pub(super) fn bucket(&self, hash: u64) -> Slot {
-        Slot { bucket: self.home(hash).0 as u32, way: 0 }
+    pub(super) fn bucket(&self, hash: u64) -> FlowSlot {
+        FlowSlot { bucket: self.home(hash).0 as u32, way: 0 }
     }
 
     /// Where a bucket lies in the host's memory, to prefetch it.
     #[inline(always)]
-    pub(super) fn address(&self, slot: Slot) -> *const u8 {
+    pub(super) fn address(&self, slot: FlowSlot) -> *const u8 {
         self.tags.as_ptr().wrapping_add(slot.bucket as usize).cast()
     }
 
     /// The entry to compare with, if one has the flow's signature.
     #[inline(always)]
-    pub(super) fn signed(&self, hash: u64) -> Option<Slot> {
+    pub(super) fn signed(&self, hash: u64) -> Option<FlowSlot> {
         let (bucket, signature) = self.home(hash);
         let way = self.tags.get(bucket)?.signatures.iter().position(|&s| s == signature)?;
-        Some(Slot { bucket: bucket as u32, way: way as u32 })
+        Some(FlowSlot { bucket: bucket as u32, way: way as u32 })
     }
 
     /// What is remembered of the packet's flow, and the generation it is of, if the slot is that flow's.
     #[inline(always)]
-    pub(super) fn look(&self, slot: Slot, parsed: &Parsed) -> Option<(Found, u32)> {
+    pub(super) fn look(&self, slot: FlowSlot, parsed: &Parsed) -> Option<(FlowRules, u32)> {
         let entry = self.entries.get(slot.bucket as usize * WAYS + slot.way as usize)?;
-        (entry.key() == Key::of(parsed)).then_some((entry.found, entry.generation))
+        (entry.key() == FlowKey::of(parsed)).then_some((entry.found, entry.generation))
     }
 
     /// A packet of the slot's flow has come.
     #[inline(always)]
-    pub(super) fn keep(&mut self, slot: Slot, now: u64) {
+    pub(super) fn keep(&mut self, slot: FlowSlot, now: u64) {
         if let Some(tags) = self.tags.get_mut(slot.bucket as usize) {
             tags.used[slot.way as usize % WAYS] = (now >> USED_SHIFT) as u32;
         }
@@ -243,27 +243,34 @@ impl FlowTable {
     /// Remembers what was found for the packet's flow: in the entry that has its signature, or in a free one, or in that
     /// of the flow that was used longest ago, of several in the first.
     #[inline(always)]
-    pub(super) fn enter(&mut self, hash: u64, parsed: &Parsed, found: Found, generation: u32, now: u64) -> Slot {
+    pub(super) fn enter(
+        &mut self,
+        hash: u64,
+        parsed: &Parsed,
+        found: FlowRules,
+        generation: u32,
+        now: u64,
+    ) -> FlowSlot {
         let (bucket, signature) = self.home(hash);
         let tags = &mut self.tags[bucket];
         let place = |wanted: u16| tags.signatures.iter().position(|&s| s == wanted);
         let oldest = || (0..WAYS).min_by_key(|&way| tags.used[way]).unwrap_or(0);
         let way = place(signature).or_else(|| place(FREE)).unwrap_or_else(oldest);
-        let Key { remote, ue, teid, ports, what } = Key::of(parsed);
+        let FlowKey { remote, ue, teid, ports, what } = FlowKey::of(parsed);
         let entry = &mut self.entries[bucket * WAYS + way];
-        if tags.signatures[way] != FREE && entry.key() != Key::of(parsed) {
+        if tags.signatures[way] != FREE && entry.key() != FlowKey::of(parsed) {
             self.counters.evictions += 1;
         }
-        *entry = Entry { remote, ue, teid, ports, what, generation, found };
+        *entry = FlowEntry { remote, ue, teid, ports, what, generation, found };
         (tags.signatures[way], tags.used[way]) = (signature, (now >> USED_SHIFT) as u32);
-        Slot { bucket: bucket as u32, way: way as u32 }
+        FlowSlot { bucket: bucket as u32, way: way as u32 }
     }
 }
 
-impl Entry {
+impl FlowEntry {
     #[inline(always)]
-    fn key(&self) -> Key {
-        Key { remote: self.remote, ue: self.ue, teid: self.teid, ports: self.ports, what: self.what }
+    fn key(&self) -> FlowKey {
+        FlowKey { remote: self.remote, ue: self.ue, teid: self.teid, ports: self.ports, what: self.what }
     }
 }
 
@@ -275,8 +282,8 @@ mod tests {
 
     #[test]
     fn a_bucket_and_an_entry_are_a_line_each() {
-        assert_eq!((size_of::<Tags>(), size_of::<Entry>()), (64, 64));
-        assert_eq!(std::mem::offset_of!(Tags, used) as u64, USED_OFFSET);
+        assert_eq!((size_of::<FlowTags>(), size_of::<FlowEntry>()), (64, 64));
+        assert_eq!(std::mem::offset_of!(FlowTags, used) as u64, USED_OFFSET);
         assert_eq!([0, 1, 8, 9, 64, 65].map(buckets), [0, 1, 1, 2, 8, 16]);
     }
 
@@ -284,12 +291,12 @@ mod tests {
         Parsed { remote: u128::from(n % 3), ue: u128::from(n / 3), teid: n & 1, what: IS_V4, ..Parsed::default() }
     }
 
-    fn found(n: u32) -> Found {
-        Found { session: n, far: n + 1, qers: [n, NONE], urrs: [NONE, n] }
+    fn found(n: u32) -> FlowRules {
+        FlowRules { session: n, far: n + 1, qers: [n, NONE], urrs: [NONE, n] }
     }
 
     /// A flow, its signature, what was found, the generation, and when it was used.
-    type Remembered = (u32, u16, Found, u32, u64);
+    type Remembered = (u32, u16, FlowRules, u32, u64);
 
     /// A bucket as a list of flows with what is remembered of each, in the order of its slots.
     #[derive(Default)]
@@ -334,7 +341,7 @@ mod tests {
                         bucket.evictions += u64::from(bucket.slots[at].is_some_and(|s| s.0 != n));
                         bucket.slots[at] = Some((n, signature, found(n + u32::from(op)), generation, now));
                         let slot = table.enter(hash, &packet(n), found(n + u32::from(op)), generation, now);
-                        prop_assert_eq!(slot, Slot { bucket: (low % size) as u32, way: at as u32 });
+                        prop_assert_eq!(slot, FlowSlot { bucket: (low % size) as u32, way: at as u32 });
                     }
                 }
                 prop_assert_eq!(table.counters.evictions, naive.iter().map(|b| b.evictions).sum::<u64>());

@@ -21,7 +21,7 @@ use probe::{Null, Probe, Ref, RegionId};
 
 use super::site;
 use crate::DropReason;
-use crate::tape::{Mark, Tape};
+use crate::tape::{Tape, TapeMark};
 
 /// The UDP port of GTP-U (TS 29.281 4.4.2.1).
 pub const GTPU_PORT: u16 = 2152;
@@ -66,7 +66,7 @@ pub struct Gtpu {
 /// Why a tunnel endpoint discards the message. Any message type is read.
 pub fn parse(data: &[u8], bytes: usize) -> Result<Gtpu, DropReason> {
     let mut null = Null;
-    read(data, 0, bytes, Mark::default(), &mut Tape::new(&mut null))
+    read(data, 0, bytes, TapeMark::default(), &mut Tape::new(&mut null))
 }
 
 /// Reads the header at `at`, in a UDP payload that ends before `end`.
@@ -75,7 +75,7 @@ pub(super) fn read<P: Probe>(
     data: &[u8],
     at: usize,
     end: usize,
-    from: Mark,
+    from: TapeMark,
     tape: &mut Tape<'_, P>,
 ) -> Result<Gtpu, DropReason> {
     if at + 8 > end {

@@ -10,7 +10,7 @@ use super::lines::{FarAction, HAS_PORTS, IS_V4, NO_QFI, QFI_SHIFT};
 use super::{ACCESS_PORT, CORE_PORT, ETHERNET, PROTO_SCTP, cost, site};
 use crate::check::mbuf;
 use crate::lookup::prefetch;
-use crate::tape::{Mark, Tape};
+use crate::tape::{Tape, TapeMark};
 use crate::{DropReason, Verdict};
 
 /// What a filter looks at, and where the packet lies.
@@ -48,7 +48,7 @@ enum IpFault {
 }
 
 #[inline(always)]
-pub(super) fn data_address<P: Probe>(tape: &mut Tape<'_, P>, buf_addr: u16, data_off: u16) -> Mark {
+pub(super) fn data_address<P: Probe>(tape: &mut Tape<'_, P>, buf_addr: u16, data_off: u16) -> TapeMark {
     tape.touch(Ref::load(RegionId::MBUF, mbuf::BUF_ADDR, 8, buf_addr));
     tape.touch(Ref::load(RegionId::MBUF, mbuf::DATA_OFF, 2, data_off))
 }
@@ -68,7 +68,7 @@ pub(super) fn prefetch_header<P: Probe>(packet: &Packet, tape: &mut Tape<'_, P>)
 /// Reads the headers of a packet, through the tunnel if it came by one; the reference that its key came
 /// from.
 #[inline(always)]
-pub(super) fn read<P: Probe>(packet: &Packet, tape: &mut Tape<'_, P>) -> Result<(Parsed, Mark), DropReason> {
+pub(super) fn read<P: Probe>(packet: &Packet, tape: &mut Tape<'_, P>) -> Result<(Parsed, TapeMark), DropReason> {
     let from = data_address(tape, site::BUF_ADDR, site::DATA_OFF);
     tape.touch(Ref::load(RegionId::MBUF, mbuf::RX_FIELDS, 16, site::RX_FIELDS));
     if packet.l3 == L3::Other {
@@ -136,9 +136,9 @@ fn inner<P: Probe>(
     data: &[u8],
     at: usize,
     end: usize,
-    from: Mark,
+    from: TapeMark,
     tape: &mut Tape<'_, P>,
-) -> Result<(Parsed, Mark), DropReason> {
+) -> Result<(Parsed, TapeMark), DropReason> {
     let header = gtpu::read(data, at, end, from, tape)?;
     if header.message != GPDU {
         return Err(DropReason::GtpuNotUserData);
@@ -173,10 +173,10 @@ fn inner<P: Probe>(
 fn ip<P: Probe>(
     data: &[u8],
     (at, end): (usize, usize),
-    from: Mark,
+    from: TapeMark,
     (first, rest): (u16, u16),
     tape: &mut Tape<'_, P>,
-) -> Result<(Ip, Mark), IpFault> {
+) -> Result<(Ip, TapeMark), IpFault> {
     if at >= end {
         return Err(IpFault::Header);
     }
@@ -241,7 +241,12 @@ fn ip<P: Probe>(
 
 /// Source and destination port, where the packet has any.
 #[inline(always)]
-fn ports<P: Probe>(data: &[u8], ip: &Ip, from: Mark, tape: &mut Tape<'_, P>) -> Result<Option<(u16, u16)>, DropReason> {
+fn ports<P: Probe>(
+    data: &[u8],
+    ip: &Ip,
+    from: TapeMark,
+    tape: &mut Tape<'_, P>,
+) -> Result<Option<(u16, u16)>, DropReason> {
     if !matches!(ip.proto, PROTO_TCP | PROTO_UDP | PROTO_SCTP) || ip.later_fragment || ip.l4 + 4 > ip.end {
         return Ok(None);
     }

@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use units::Ps;
 
 use super::headers::Parsed;
-use super::{Action, Bucket, Far, Pdr, Qer, SdfFilter, Session, Trigger, Urr, UsageReport, Volume};
+use super::{Action, Far, Pdr, PduSession, Qer, SdfFilter, TokenBucket, Trigger, Urr, UsageReport, Volume};
 use crate::DropReason;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -83,12 +83,12 @@ pub(super) enum FarAction {
 #[repr(C, align(64))]
 pub(super) struct QerLine {
     /// Uplink, downlink.
-    pub(super) meters: [Meter; 2],
+    pub(super) meters: [QosMeter; 2],
 }
 
 /// A gate, and a token bucket in 10^-12 bits; a rate of 0 is no limit.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
-pub(super) struct Meter {
+pub(super) struct QosMeter {
     pub(super) bits_per_s: u64,
     pub(super) tokens: u64,
     pub(super) at: u64,
@@ -131,7 +131,7 @@ impl SessionLine {
 }
 
 impl PdrLine {
-    pub(super) fn new(pdr: &Pdr, filter: &SdfFilter, session: &Session, fars: u32, qers: u32, urrs: u32) -> PdrLine {
+    pub(super) fn new(pdr: &Pdr, filter: &SdfFilter, session: &PduSession, fars: u32, qers: u32, urrs: u32) -> PdrLine {
         let place = |at: Option<usize>, first: u32| at.map_or(NONE, |at| first + at as u32);
         let qer = |i: usize| place(pdr.qers.get(i).and_then(|id| session.qers.iter().position(|q| q.id == *id)), qers);
         let urr = |i: usize| place(pdr.urrs.get(i).and_then(|id| session.urrs.iter().position(|u| u.id == *id)), urrs);
@@ -199,9 +199,9 @@ impl From<&Far> for FarLine {
 
 impl From<&Qer> for QerLine {
     fn from(qer: &Qer) -> QerLine {
-        let meter = |bucket: Option<Bucket>, closed: bool| {
-            let Bucket { bits_per_s, bytes } = bucket.unwrap_or(Bucket { bits_per_s: 0, bytes: 0 });
-            Meter { bits_per_s, tokens: u64::from(bytes) * TOKENS_A_BYTE, at: 0, bytes, closed: closed.into() }
+        let meter = |bucket: Option<TokenBucket>, closed: bool| {
+            let TokenBucket { bits_per_s, bytes } = bucket.unwrap_or(TokenBucket { bits_per_s: 0, bytes: 0 });
+            QosMeter { bits_per_s, tokens: u64::from(bytes) * TOKENS_A_BYTE, at: 0, bytes, closed: closed.into() }
         };
         QerLine { meters: [meter(qer.uplink, qer.uplink_closed), meter(qer.downlink, qer.downlink_closed)] }
     }

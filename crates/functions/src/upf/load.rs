@@ -17,7 +17,7 @@ use packet::{PROTO_TCP, PROTO_UDP, Prefix};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Action, Bucket, Capacity, Direction, Far, Pdr, Qer, SdfFilter, Session, Urr};
+use super::{Action, Capacity, Direction, Far, Pdr, PduSession, Qer, SdfFilter, TokenBucket, Urr};
 use crate::FunctionError;
 
 /// How many sessions are registered and what rules they have.
@@ -115,7 +115,7 @@ impl SessionLoad {
     }
 
     /// All sessions, one after the other.
-    pub fn sessions(&self) -> impl Iterator<Item = Session> + '_ {
+    pub fn sessions(&self) -> impl Iterator<Item = PduSession> + '_ {
         (0..self.ues).map(|ue| self.session(ue))
     }
 
@@ -142,7 +142,7 @@ impl SessionLoad {
         }
     }
 
-    fn session(&self, ue: u32) -> Session {
+    fn session(&self, ue: u32) -> PduSession {
         let draw = mix(self.seed ^ mix(u64::from(ue)));
         let has_v6 = ((draw >> 11) as f64) < self.ipv6 * (1u64 << 53) as f64;
         let peer = Ipv4Addr::from(FIRST_BASE_STATION + (mix(draw) % u64::from(self.base_stations)) as u32);
@@ -151,9 +151,9 @@ impl SessionLoad {
             Far { id: TO_ACCESS, action: Action::ToAccess { peer, teid: 0x0100_0000 + ue, qfi: DEFAULT_QFI } },
             Far { id: BLOCKED, action: Action::Drop },
         ];
-        let rate = Some(Bucket { bits_per_s: u64::from(self.ambr_mbps) * 1_000_000, bytes: 1 << 20 })
+        let rate = Some(TokenBucket { bits_per_s: u64::from(self.ambr_mbps) * 1_000_000, bytes: 1 << 20 })
             .filter(|b| b.bits_per_s > 0);
-        let voice = Some(Bucket { bits_per_s: 1_000_000, bytes: 1 << 14 });
+        let voice = Some(TokenBucket { bits_per_s: 1_000_000, bytes: 1 << 14 });
         let qers = vec![
             Qer { id: AMBR, uplink: rate, downlink: rate, ..Qer::default() },
             Qer { id: VOICE, uplink: voice, downlink: voice, ..Qer::default() },
@@ -204,7 +204,7 @@ impl SessionLoad {
                 });
             }
         }
-        Session {
+        PduSession {
             seid: u64::from(ue) + 1,
             ue_v4: Some(Ipv4Addr::from(FIRST_UE + ue)),
             ue_v6: has_v6.then(|| Ipv6Addr::from(0x2001_0db8_1000u128 << 80 | u128::from(ue) << 64)),

@@ -60,7 +60,7 @@ pub use flows::FlowCounters;
 pub use gtpu::{GPDU, GTPU_PORT, Gtpu, OUTER_BYTES, PDU_SESSION_CONTAINER, parse as parse_gtpu};
 pub use load::SessionLoad;
 pub use naive::NaiveUpf;
-pub use rules::{Action, Bucket, Direction, Far, Pdr, Qer, SdfFilter, Session, Urr};
+pub use rules::{Action, Direction, Far, Pdr, PduSession, Qer, SdfFilter, TokenBucket, Urr};
 pub use sessions::{SessionFile, parse as parse_sessions};
 
 use std::collections::HashMap;
@@ -75,7 +75,7 @@ use units::{PortId, Ps};
 
 use self::flows::FlowTable;
 use self::lines::{FarLine, PdrLine, QerLine, SessionLine, UrrLine};
-use self::table::Table;
+use self::table::BucketTable;
 use crate::{FunctionError, LookupMode, PacketFunction, Verdict};
 
 const TEIDS: RegionId = RegionId(RegionId::FIRST_TABLE.0);
@@ -247,7 +247,7 @@ pub struct Capacity {
 
 impl Capacity {
     /// What these sessions take.
-    pub fn of(sessions: &[Session]) -> Capacity {
+    pub fn of(sessions: &[PduSession]) -> Capacity {
         let mut room = Capacity { sessions: sessions.len() as u32, ..Capacity::default() };
         for s in sessions {
             room.pdrs += s.pdrs.iter().map(|p| p.filters.len().max(1) as u32).sum::<u32>();
@@ -307,7 +307,7 @@ pub struct Upf {
     lookup: LookupMode,
     address: Ipv4Addr,
     room: Capacity,
-    rules: Arc<Rules>,
+    rules: Arc<UpfRules>,
     qers: Vec<QerLine>,
     urrs: Vec<UrrLine>,
     buffer: Vec<Option<Kept>>,
@@ -330,10 +330,10 @@ state::state!(Upf {
 
 /// What packets only read.
 #[derive(Clone, Debug)]
-struct Rules {
-    teids: Table,
-    ue_v4: Table,
-    ue_v6: Table,
+struct UpfRules {
+    teids: BucketTable,
+    ue_v4: BucketTable,
+    ue_v6: BucketTable,
     sessions: Vec<SessionLine>,
     pdrs: Vec<PdrLine>,
     fars: Vec<FarLine>,
@@ -393,10 +393,10 @@ impl Upf {
             lookup: spec.lookup,
             address: spec.address,
             room,
-            rules: Arc::new(Rules {
-                teids: Table::new(room.sessions),
-                ue_v4: Table::new(room.sessions),
-                ue_v6: Table::new(room.sessions),
+            rules: Arc::new(UpfRules {
+                teids: BucketTable::new(room.sessions),
+                ue_v4: BucketTable::new(room.sessions),
+                ue_v6: BucketTable::new(room.sessions),
                 sessions: Vec::with_capacity(room.sessions as usize),
                 pdrs: Vec::with_capacity(room.pdrs as usize),
                 fars: Vec::with_capacity(room.fars as usize),
@@ -418,7 +418,7 @@ impl Upf {
     ///
     /// # Errors
     /// As [`Upf::new`] and [`Upf::establish`].
-    pub fn with_sessions(spec: &UpfSpec, sessions: &[Session]) -> Result<Upf, FunctionError> {
+    pub fn with_sessions(spec: &UpfSpec, sessions: &[PduSession]) -> Result<Upf, FunctionError> {
         let mut upf = Upf::new(spec, Capacity::of(sessions))?;
         for session in sessions {
             upf.establish(session)?;

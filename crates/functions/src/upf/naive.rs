@@ -8,22 +8,22 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use packet::{L3, Packet};
 use units::{PortId, Ps};
 
-use super::{Action, Direction, GPDU, GTPU_PORT, SdfFilter, Session, Trigger, UsageReport, Volume};
+use super::{Action, Direction, GPDU, GTPU_PORT, PduSession, SdfFilter, Trigger, UsageReport, Volume};
 use crate::{DropReason, Verdict};
 
 /// The naive twin.
 #[derive(Clone, Debug)]
 pub struct NaiveUpf {
     address: Ipv4Addr,
-    sessions: Vec<State>,
+    sessions: Vec<SessionState>,
     buffered: usize,
     buffer: usize,
     reports: Vec<UsageReport>,
 }
 
 #[derive(Clone, Debug)]
-struct State {
-    session: Session,
+struct SessionState {
+    session: PduSession,
     /// Of each QoS rule: bits times 10^12 that are there, and when that was, uplink and downlink.
     tokens: Vec<[(u128, u64); 2]>,
     usage: Vec<Usage>,
@@ -51,8 +51,8 @@ struct Ip<'a> {
 
 impl NaiveUpf {
     /// The twin of a function with these sessions, the address and the buffer of its specification.
-    pub fn new(address: Ipv4Addr, buffer: u32, sessions: &[Session]) -> NaiveUpf {
-        let state = |session: &Session| State {
+    pub fn new(address: Ipv4Addr, buffer: u32, sessions: &[PduSession]) -> NaiveUpf {
+        let state = |session: &PduSession| SessionState {
             tokens: session
                 .qers
                 .iter()
@@ -251,7 +251,7 @@ fn be16(data: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([data[at], data[at + 1]])
 }
 
-fn is_of(session: &Session, address: IpAddr) -> bool {
+fn is_of(session: &PduSession, address: IpAddr) -> bool {
     match address {
         IpAddr::V4(a) => session.ue_v4 == Some(a),
         IpAddr::V6(a) => session.ue_v6.is_some_and(|ue| ue.segments()[..4] == a.segments()[..4]),

@@ -11,7 +11,7 @@ use crate::FunctionError;
 
 /// A PDU session with its rules.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Session {
+pub struct PduSession {
     /// The session endpoint identifier: its name towards the control plane.
     pub seid: u64,
     /// The UE's IPv4 address.
@@ -198,21 +198,21 @@ pub struct Qer {
     /// Whether the downlink gate is closed.
     pub downlink_closed: bool,
     /// Maximum uplink bit rate; no limit if left out.
-    pub uplink: Option<Bucket>,
+    pub uplink: Option<TokenBucket>,
     /// Maximum downlink bit rate; no limit if left out.
-    pub downlink: Option<Bucket>,
+    pub downlink: Option<TokenBucket>,
 }
 
 /// A token bucket: full at the start, filled at a rate, a packet passes if it holds its bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bucket {
+pub struct TokenBucket {
     /// Bits a second of users' packets (inner IP).
     pub bits_per_s: u64,
-    /// Its size in bytes, up to [`Bucket::MOST_BYTES`].
+    /// Its size in bytes, up to [`TokenBucket::MOST_BYTES`].
     pub bytes: u32,
 }
 
-impl Bucket {
+impl TokenBucket {
     /// What the 64-bit counter of 10^-12 bits holds.
     pub const MOST_BYTES: u32 = 2 << 20;
 }
@@ -230,7 +230,7 @@ pub struct Urr {
     pub volume_quota: Option<u64>,
 }
 
-impl Session {
+impl PduSession {
     /// Checks what the tables rely on.
     ///
     /// # Errors
@@ -304,7 +304,7 @@ impl Session {
                 if !(1..=1_000_000_000_000).contains(&bucket.bits_per_s) {
                     return error(&at, format!("{} bit/s", bucket.bits_per_s), "allowed are 1 to 1e12");
                 }
-                if !(64..=Bucket::MOST_BYTES).contains(&bucket.bytes) {
+                if !(64..=TokenBucket::MOST_BYTES).contains(&bucket.bytes) {
                     return error(&at, format!("{} B of burst", bucket.bytes), "allowed are 64 to 2097152");
                 }
             }

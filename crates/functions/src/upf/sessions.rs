@@ -37,14 +37,14 @@ use packet::Prefix;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::{Action, Bucket, Direction, Far, Pdr, Qer, SdfFilter, Session, Urr};
+use super::{Action, Direction, Far, Pdr, PduSession, Qer, SdfFilter, TokenBucket, Urr};
 use crate::FunctionError;
 
 /// What a file of sessions holds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SessionFile {
     /// The sessions, in the order of the file.
-    pub sessions: Vec<Session>,
+    pub sessions: Vec<PduSession>,
 }
 
 #[derive(Deserialize)]
@@ -53,7 +53,7 @@ struct File {
     #[serde(default)]
     rules: Vec<RuleSet>,
     #[serde(default)]
-    session: Vec<Spanned<Entry>>,
+    session: Vec<Spanned<SessionRow>>,
 }
 
 #[derive(Deserialize)]
@@ -131,7 +131,7 @@ struct UrrEntry {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
+struct SessionRow {
     seid: u64,
     ue: Vec<Spanned<String>>,
     uplink_teid: u32,
@@ -148,7 +148,7 @@ struct Entry {
 /// Not TOML, an unknown key, an address or filter that is not one, rules that no set has, sessions that
 /// contradict themselves or each other: with the line.
 pub fn parse(text: &str, origin: &str) -> Result<SessionFile, FunctionError> {
-    let source = Source { text, origin };
+    let source = SessionSource { text, origin };
     let file: File = toml::from_str(text).map_err(|e| {
         let start = e.span().map_or(0, |s| s.start);
         source.error(start, e.message().trim_end().replace('\n', "; "))
@@ -186,12 +186,12 @@ pub fn parse(text: &str, origin: &str) -> Result<SessionFile, FunctionError> {
 }
 
 /// What is read, for messages.
-struct Source<'a> {
+struct SessionSource<'a> {
     text: &'a str,
     origin: &'a str,
 }
 
-impl Source<'_> {
+impl SessionSource<'_> {
     /// The line of a byte, from 1.
     fn line(&self, offset: usize) -> usize {
         self.text.get(..offset).unwrap_or(self.text).matches('\n').count() + 1
@@ -203,11 +203,11 @@ impl Source<'_> {
 }
 
 /// The session of `entry`, which has the rules of `set`.
-fn session(entry: &Entry, set: &RuleSet, source: &Source) -> Result<Session, FunctionError> {
+fn session(entry: &SessionRow, set: &RuleSet, source: &SessionSource) -> Result<PduSession, FunctionError> {
     let peer: Ipv4Addr = entry.peer.get_ref().parse().map_err(|_| {
         source.error(entry.peer.span().start, format!("peer = {:?}: an IPv4 address is wanted", entry.peer.get_ref()))
     })?;
-    let mut session = Session { seid: entry.seid, uplink_teid: entry.uplink_teid, ..Session::default() };
+    let mut session = PduSession { seid: entry.seid, uplink_teid: entry.uplink_teid, ..PduSession::default() };
     for ue in &entry.ue {
         let wanted = "an IPv4 address such as \"10.45.0.2\" or a prefix such as \"2001:db8:1::/64\" is wanted, one of each at most";
         let bad = || source.error(ue.span().start, format!("ue = {:?}: {wanted}", ue.get_ref()));
@@ -240,7 +240,7 @@ fn session(entry: &Entry, set: &RuleSet, source: &Source) -> Result<Session, Fun
             ActionName::Buffer => Action::Buffer,
         },
     };
-    let bucket = |bps: Option<u64>, bytes: u32| bps.map(|bits_per_s| Bucket { bits_per_s, bytes });
+    let bucket = |bps: Option<u64>, bytes: u32| bps.map(|bits_per_s| TokenBucket { bits_per_s, bytes });
     let qer = |q: &QerEntry| Qer {
         id: q.id,
         uplink_closed: q.uplink_closed,

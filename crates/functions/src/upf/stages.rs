@@ -4,24 +4,24 @@ use packet::Packet;
 use probe::{Access, CopyLoop, Probe, Ref, RegionId};
 use units::Ps;
 
-use super::flows::{self, Slot};
+use super::flows::{self, FlowSlot};
 use super::headers::{Parsed, data_address, leave, prefetch_header, read};
 use super::lines::{
     FarAction, GENERATION_OFFSET, HAS_REMOTE, IS_V4, PDR_ACTION_BYTES, PDR_ACTION_OFFSET, PDR_KEY_BYTES,
     PDR_REMOTE_OFFSET, URR_STATE_BYTES,
 };
-use super::table::{self, Found, Table};
+use super::table::{self, BucketLookup, BucketTable};
 use super::{
-    BUFFER, BUFFER_BYTES, FAR_BYTES, FARS, FLOWS, Kept, LINE, PDRS, PREFETCH_AHEAD, QERS, Rules, SESSIONS, TEIDS,
-    UE_V4, UE_V6, URRS, Upf, cost, site,
+    BUFFER, BUFFER_BYTES, FAR_BYTES, FARS, FLOWS, Kept, LINE, PDRS, PREFETCH_AHEAD, QERS, SESSIONS, TEIDS, UE_V4,
+    UE_V6, URRS, Upf, UpfRules, cost, site,
 };
 use crate::lookup::prefetch;
-use crate::tape::{Mark, Tape, Trail};
+use crate::tape::{Tape, TapeMark, Trail};
 use crate::{DropReason, Verdict};
 
 /// What is known about a packet between the stages.
 #[derive(Clone, Copy)]
-enum Fate {
+enum UpfFate {
     Drop(DropReason),
     /// To be found in this bucket.
     Uplink(u32),
@@ -39,7 +39,7 @@ enum Whence {
     /// They are to be looked for in the session at this place, and remembered under this hash.
     Session(u32, u64),
     /// What is remembered of its flow, and where that stands.
-    Flow(flows::Found, Slot),
+    Flow(flows::FlowRules, FlowSlot),
 }
 
 impl Upf {
@@ -57,11 +57,11 @@ impl Upf {
         }
         let mut rest = burst;
         while !rest.is_empty() {
-            let mut fates = [Fate::Drop(DropReason::NotIp); N];
+            let mut fates = [UpfFate::Drop(DropReason::NotIp); N];
             let mut keys = [Parsed::default(); N];
             // Of each packet's flow: its hash, and what is remembered.
             let mut hashes = [0u64; K];
-            let mut known = [flows::Found::NOTHING; K];
+            let mut known = [flows::FlowRules::NOTHING; K];
             let mut trail = Trail::<P, N>::new();
             self.parse(rest, (&mut fates, &mut keys, &mut hashes), &mut trail, &mut tape);
             let n = rest.len().min(N);
@@ -78,21 +78,21 @@ impl Upf {
                 let hash = hashes.get(i).copied().unwrap_or(0);
                 let from = trail.mark(i);
                 let verdict = match fates[i] {
-                    Fate::UplinkOf(at) => {
+                    UpfFate::UplinkOf(at) => {
                         self.apply::<K, P>(now, packet, &keys[i], (Whence::Session(at, hash), 0, from), &mut tape)
                     }
-                    Fate::DownlinkOf(at) => {
+                    UpfFate::DownlinkOf(at) => {
                         self.apply::<K, P>(now, packet, &keys[i], (Whence::Session(at, hash), 1, from), &mut tape)
                     }
-                    Fate::Flow(place) => {
+                    UpfFate::Flow(place) => {
                         let way = usize::from(keys[i].teid == 0);
-                        let found = known.get(i).copied().unwrap_or(flows::Found::NOTHING);
-                        let whence = Whence::Flow(found, Slot::from(place));
+                        let found = known.get(i).copied().unwrap_or(flows::FlowRules::NOTHING);
+                        let whence = Whence::Flow(found, FlowSlot::from(place));
                         self.apply::<K, P>(now, packet, &keys[i], (whence, way, from), &mut tape)
                     }
-                    Fate::Drop(reason) => Verdict::Drop(reason),
-                    Fate::Uplink(_) => Verdict::Drop(DropReason::UnknownTeid),
-                    Fate::Downlink(_) => Verdict::Drop(DropReason::UnknownUe),
+                    UpfFate::Drop(reason) => Verdict::Drop(reason),
+                    UpfFate::Uplink(_) => Verdict::Drop(DropReason::UnknownTeid),
+                    UpfFate::Downlink(_) => Verdict::Drop(DropReason::UnknownUe),
                 };
                 out.push(verdict);
                 tape.end(packet.id);
@@ -106,7 +106,7 @@ impl Upf {
     fn parse<const N: usize, const K: usize, P: Probe>(
         &self,
         rest: &[Packet],
-        (fates, keys, hashes): (&mut [Fate; N], &mut [Parsed; N], &mut [u64; K]),
+        (fates, keys, hashes): (&mut [UpfFate; N], &mut [Parsed; N], &mut [u64; K]),
         trail: &mut Trail<P, N>,
         tape: &mut Tape<'_, P>,
     ) {
@@ -143,11 +143,11 @@ impl Upf {
                     keys[i] = key;
                     let uplink = region == TEIDS;
                     tape.work(site::PARSED, if uplink { cost::UPLINK } else { cost::DOWNLINK });
-                    if uplink { Fate::Uplink(bucket as u32) } else { Fate::Downlink(bucket as u32) }
+                    if uplink { UpfFate::Uplink(bucket as u32) } else { UpfFate::Downlink(bucket as u32) }
                 }
                 Err(reason) => {
                     tape.work(site::PARSED, if reason == DropReason::NotIp { cost::NOT_IP } else { cost::BAD });
-                    Fate::Drop(reason)
+                    UpfFate::Drop(reason)
                 }
             };
             tape.end(packet.id);
@@ -157,7 +157,7 @@ impl Upf {
 
     /// The table that has the packet's session, and the key to look for.
     #[inline(always)]
-    fn table_of(&self, key: &Parsed) -> (&Table, RegionId, u64) {
+    fn table_of(&self, key: &Parsed) -> (&BucketTable, RegionId, u64) {
         let rules = &*self.rules;
         if key.teid != 0 {
             (&rules.teids, TEIDS, key.teid.into())
@@ -173,11 +173,11 @@ impl Upf {
     fn flow<const N: usize, P: Probe>(
         &mut self,
         key: &Parsed,
-        (hash, now, known): (u64, Ps, &mut flows::Found),
+        (hash, now, known): (u64, Ps, &mut flows::FlowRules),
         trail: &mut Trail<P, N>,
         i: usize,
         tape: &mut Tape<'_, P>,
-    ) -> Option<Fate> {
+    ) -> Option<UpfFate> {
         let flows = self.flows.get_mut(self.core)?;
         let tags = Ref::load(FLOWS, flows.bucket(hash).tags(), LINE as u16, site::FLOW_TAGS);
         let bucket = tape.touch_after(trail.mark(i), tags);
@@ -195,7 +195,7 @@ impl Upf {
                     flows.keep(slot, now.0);
                     trail.keep(i, entry);
                     *known = found;
-                    return Some(Fate::Flow(slot.into()));
+                    return Some(UpfFate::Flow(slot.into()));
                 }
                 flows.counters.stale += 1;
             }
@@ -208,16 +208,16 @@ impl Upf {
     #[inline(always)]
     fn find<const N: usize, P: Probe>(
         &mut self,
-        fate: Fate,
+        fate: UpfFate,
         key: &Parsed,
-        flow: Option<(u64, Ps, &mut flows::Found)>,
+        flow: Option<(u64, Ps, &mut flows::FlowRules)>,
         trail: &mut Trail<P, N>,
         i: usize,
         tape: &mut Tape<'_, P>,
-    ) -> Fate {
+    ) -> UpfFate {
         let (uplink, mut bucket) = match fate {
-            Fate::Uplink(bucket) => (true, bucket as usize),
-            Fate::Downlink(bucket) => (false, bucket as usize),
+            UpfFate::Uplink(bucket) => (true, bucket as usize),
+            UpfFate::Downlink(bucket) => (false, bucket as usize),
             other => return other,
         };
         if let Some(flow) = flow
@@ -233,7 +233,7 @@ impl Upf {
             tape.touch_after(from, Ref::load(region, at, table::VALUE_OFFSET as u16, site::KEYS));
             tape.work(site::KEYS, cost::BUCKET);
             match table.look(bucket, value) {
-                Found::Here(slot, session) => {
+                BucketLookup::Here(slot, session) => {
                     let offset = at + table::VALUE_OFFSET + 4 * slot as u64;
                     let mark = tape.touch_after(from, Ref::load(region, offset, 4, site::VALUE));
                     if self.prefetch
@@ -246,31 +246,31 @@ impl Upf {
                     }
                     trail.keep(i, mark);
                     tape.work(site::FOUND, cost::FOUND);
-                    return if uplink { Fate::UplinkOf(session) } else { Fate::DownlinkOf(session) };
+                    return if uplink { UpfFate::UplinkOf(session) } else { UpfFate::DownlinkOf(session) };
                 }
                 found => {
                     tape.touch_after(from, Ref::load(region, at + table::PASSED_OFFSET, 4, site::PASSED));
                     tape.work(site::PASSED, cost::NOT_FOUND);
                     tape.latch(site::BUCKET_LATCH);
-                    if found == Found::Nowhere {
+                    if found == BucketLookup::Nowhere {
                         break;
                     }
                     bucket = table.next(bucket);
                 }
             }
         }
-        Fate::Drop(if uplink { DropReason::UnknownTeid } else { DropReason::UnknownUe })
+        UpfFate::Drop(if uplink { DropReason::UnknownTeid } else { DropReason::UnknownUe })
     }
 
     /// The rules of a packet among those of its session, and the reference that names them. `way` is 0 for uplink, 1 for
     /// downlink.
     #[inline(always)]
     fn walk<P: Probe>(
-        rules: &Rules,
+        rules: &UpfRules,
         key: &Parsed,
-        (at, way, from): (u32, usize, Mark),
+        (at, way, from): (u32, usize, TapeMark),
         tape: &mut Tape<'_, P>,
-    ) -> Result<(flows::Found, Mark), DropReason> {
+    ) -> Result<(flows::FlowRules, TapeMark), DropReason> {
         let Some(session) = rules.sessions.get(at as usize) else { return Err(DropReason::NoPdr) };
         let here = tape.touch_after(from, Ref::load(SESSIONS, u64::from(at) * LINE, LINE as u16, site::SESSION));
         if way == 0 && !session.is_of(key) {
@@ -305,7 +305,7 @@ impl Upf {
         };
         let action = Ref::load(PDRS, line + PDR_ACTION_OFFSET, PDR_ACTION_BYTES, site::PDR_ACTION);
         let action = tape.touch_after(here, action);
-        Ok((flows::Found { session: at, far: pdr.far, qers: pdr.qers, urrs: pdr.urrs }, action))
+        Ok((flows::FlowRules { session: at, far: pdr.far, qers: pdr.qers, urrs: pdr.urrs }, action))
     }
 
     /// Applies the rules of a packet. `way` is 0 for uplink, 1 for downlink.
@@ -315,7 +315,7 @@ impl Upf {
         now: Ps,
         packet: &mut Packet,
         key: &Parsed,
-        (whence, way, from): (Whence, usize, Mark),
+        (whence, way, from): (Whence, usize, TapeMark),
         tape: &mut Tape<'_, P>,
     ) -> Verdict {
         let rules = &*self.rules;
@@ -413,7 +413,7 @@ impl Upf {
 
 /// The id of the usage reporting rule at a place.
 #[cold]
-fn urr_id(rules: &Rules, seid: u64, at: u32) -> u32 {
+fn urr_id(rules: &UpfRules, seid: u64, at: u32) -> u32 {
     let known = rules.known.get(&seid);
     known.and_then(|k| k.urrs.get(at.checked_sub(k.first_urr)? as usize)).copied().unwrap_or(0)
 }

@@ -12,7 +12,7 @@
 //! apart; overflow counts are those of F14 (Bronson, Shi, Facebook, 2019).
 
 /// Bytes of a bucket.
-pub(super) const BUCKET_BYTES: u64 = size_of::<Bucket>() as u64;
+pub(super) const BUCKET_BYTES: u64 = size_of::<HashBucket>() as u64;
 pub(super) const VALUE_OFFSET: u64 = 32;
 pub(super) const PASSED_OFFSET: u64 = 48;
 /// No key of ours: identifiers and IPv4 addresses have 32 bits, and no UE has the prefix ffff:….
@@ -21,7 +21,7 @@ const SLOTS: usize = 4;
 
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
-pub(super) struct Bucket {
+pub(super) struct HashBucket {
     keys: [u64; SLOTS],
     values: [u32; SLOTS],
     /// Keys that went past this bucket because it was full.
@@ -30,7 +30,7 @@ pub(super) struct Bucket {
 
 /// What a bucket says about a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum BucketLookup {
     /// The slot, and the value in it.
     Here(usize, u32),
     /// The key may be in the next bucket.
@@ -39,16 +39,19 @@ pub(super) enum Found {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Table {
-    buckets: Vec<Bucket>,
+pub(super) struct BucketTable {
+    buckets: Vec<HashBucket>,
     len: usize,
 }
 
-impl Table {
+impl BucketTable {
     /// For up to `capacity` keys, with at least half of the slots empty then.
-    pub(super) fn new(capacity: u32) -> Table {
+    pub(super) fn new(capacity: u32) -> BucketTable {
         let buckets = (capacity as usize * 2).div_ceil(SLOTS).next_power_of_two();
-        Table { buckets: vec![Bucket { keys: [EMPTY; SLOTS], values: [0; SLOTS], passed: 0 }; buckets], len: 0 }
+        BucketTable {
+            buckets: vec![HashBucket { keys: [EMPTY; SLOTS], values: [0; SLOTS], passed: 0 }; buckets],
+            len: 0,
+        }
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -77,23 +80,23 @@ impl Table {
 
     /// Looks for `key` in one bucket.
     #[inline(always)]
-    pub(super) fn look(&self, bucket: usize, key: u64) -> Found {
-        let Some(b) = self.buckets.get(bucket) else { return Found::Nowhere };
+    pub(super) fn look(&self, bucket: usize, key: u64) -> BucketLookup {
+        let Some(b) = self.buckets.get(bucket) else { return BucketLookup::Nowhere };
         for (slot, (&k, &value)) in b.keys.iter().zip(&b.values).enumerate() {
             if k == key {
-                return Found::Here(slot, value);
+                return BucketLookup::Here(slot, value);
             }
         }
-        if b.passed > 0 { Found::GoOn } else { Found::Nowhere }
+        if b.passed > 0 { BucketLookup::GoOn } else { BucketLookup::Nowhere }
     }
 
     pub(super) fn get(&self, key: u64) -> Option<u32> {
         let mut bucket = self.home(key);
         for _ in 0..self.buckets.len() {
             match self.look(bucket, key) {
-                Found::Here(_, value) => return Some(value),
-                Found::GoOn => bucket = self.next(bucket),
-                Found::Nowhere => return None,
+                BucketLookup::Here(_, value) => return Some(value),
+                BucketLookup::GoOn => bucket = self.next(bucket),
+                BucketLookup::Nowhere => return None,
             }
         }
         None
@@ -122,7 +125,7 @@ impl Table {
         let mut bucket = self.home(key);
         loop {
             match self.look(bucket, key) {
-                Found::Here(slot, value) => {
+                BucketLookup::Here(slot, value) => {
                     self.buckets[bucket].keys[slot] = EMPTY;
                     self.len -= 1;
                     return Some(value);
@@ -146,16 +149,16 @@ mod tests {
 
     #[test]
     fn a_bucket_is_a_line() {
-        assert_eq!((size_of::<Bucket>(), align_of::<Bucket>()), (64, 64));
-        assert_eq!(std::mem::offset_of!(Bucket, values) as u64, VALUE_OFFSET);
-        assert_eq!(std::mem::offset_of!(Bucket, passed) as u64, PASSED_OFFSET);
+        assert_eq!((size_of::<HashBucket>(), align_of::<HashBucket>()), (64, 64));
+        assert_eq!(std::mem::offset_of!(HashBucket, values) as u64, VALUE_OFFSET);
+        assert_eq!(std::mem::offset_of!(HashBucket, passed) as u64, PASSED_OFFSET);
     }
 
     proptest! {
         /// Few buckets, so that they overflow and wrap.
         #[test]
         fn table_matches_naive(ops in prop::collection::vec((any::<bool>(), 0u64..40, any::<u32>()), 0..300)) {
-            let mut table = Table::new(8);
+            let mut table = BucketTable::new(8);
             let slots = table.buckets.len() * SLOTS;
             let mut naive = HashMap::new();
             for (add, key, value) in ops {

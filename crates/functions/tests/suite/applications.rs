@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use functions::classify::Search;
+use functions::classify::RuleSearch;
 use functions::firewall::FirewallForm;
 use functions::inspect::{Method, Pattern};
 use functions::lookup::Structure;
@@ -15,7 +15,7 @@ use functions::{
     Ttl, Verdict,
 };
 use packet::{Packet, Prefix, Rule, internet_checksum};
-use probe::{Access, Count, Event, Null, Record, RegionId};
+use probe::{Access, Count, Null, ProbeEvent, Record, RegionId};
 use proptest::prelude::*;
 use units::{PacketId, PortId, Ps};
 
@@ -65,8 +65,8 @@ fn built() -> Vec<Function> {
         |form| Firewall::new(&templates, &FirewallSpec { form, deny_by_default: false, ports: PORTS }).unwrap();
     vec![
         Function::HeaderCheck(HeaderCheck::new(ChecksumCheck::Software, PORTS)),
-        Function::Classify(classify(Search::Linear)),
-        Function::Classify(classify(Search::TupleSpace)),
+        Function::Classify(classify(RuleSearch::Linear)),
+        Function::Classify(classify(RuleSearch::TupleSpace)),
         Function::Lookup(lookup(Structure::Dir24)),
         Function::Lookup(lookup(Structure::Poptrie)),
         Function::Ttl(Ttl::new(PORTS)),
@@ -164,10 +164,10 @@ proptest! {
             let (mut latest, mut looped) = (0, false);
             for event in record.iter() {
                 let (site, latch) = match event {
-                    Event::Touch(r) => (r.site, false),
-                    Event::Copy { src, .. } => (src.site, false),
-                    Event::Work { site, .. } => (site, false),
-                    Event::Latch { site } => (site, true),
+                    ProbeEvent::Touch(r) => (r.site, false),
+                    ProbeEvent::Copy { src, .. } => (src.site, false),
+                    ProbeEvent::Work { site, .. } => (site, false),
+                    ProbeEvent::Latch { site } => (site, true),
                     _ => continue,
                 };
                 prop_assert!(site >= latest || looped, "{}: site {site} after {latest}", function.name());
@@ -191,9 +191,9 @@ proptest! {
             let (mut current, mut back) = (None, 0usize);
             for event in record.iter() {
                 match event {
-                    Event::Begin(id) => prop_assert_eq!(current.replace(id), None, "pairs do not nest"),
-                    Event::End(id) => prop_assert_eq!(current.take(), Some(id)),
-                    Event::Touch(r) => {
+                    ProbeEvent::Begin(id) => prop_assert_eq!(current.replace(id), None, "pairs do not nest"),
+                    ProbeEvent::End(id) => prop_assert_eq!(current.take(), Some(id)),
+                    ProbeEvent::Touch(r) => {
                         let of = &packets[current.unwrap().0 as usize];
                         let size = match r.region {
                             RegionId::PACKET if r.access == Access::Prefetch => u64::MAX,
@@ -205,10 +205,10 @@ proptest! {
                         prop_assert!(usize::from(r.dep) <= back, "{r:?}");
                         back += 1;
                     }
-                    Event::Copy { src, dst } => {
+                    ProbeEvent::Copy { src, dst } => {
                         prop_assert!(src.bytes >= 1 && dst.offset + u64::from(dst.bytes) <= sizes[&dst.region], "{dst:?}");
                     }
-                    Event::Work { .. } => prop_assert!(current.is_some(), "work is somebody's"),
+                    ProbeEvent::Work { .. } => prop_assert!(current.is_some(), "work is somebody's"),
                     _ => {}
                 }
             }
@@ -260,8 +260,8 @@ fn sites_of_a_function_are_below_those_of_the_next_member() {
         let mut record = Record::new();
         function.process_burst(Ps::ZERO, &mut packets.clone(), &mut record, &mut Vec::new());
         let sites = record.iter().filter_map(|event| match event {
-            Event::Touch(r) => Some(r.site),
-            Event::Work { site, .. } | Event::Latch { site } => Some(site),
+            ProbeEvent::Touch(r) => Some(r.site),
+            ProbeEvent::Work { site, .. } | ProbeEvent::Latch { site } => Some(site),
             _ => None,
         });
         assert!(sites.max().is_some_and(|most| most < functions::chain::SITES_A_MEMBER), "{}", function.name());

@@ -2,14 +2,14 @@
 
 use std::path::PathBuf;
 
-use functions::classify::Search;
+use functions::classify::RuleSearch;
 use functions::{Classify, ClassifySpec, DropReason, PacketFunction, Verdict};
 use packet::{Packet, Rule, RuleFields, internet_checksum};
 use probe::{Count, Null};
 use proptest::prelude::*;
 use units::{PortId, Ps};
 
-fn build(rules: &[Rule], search: Search) -> Classify {
+fn build(rules: &[Rule], search: RuleSearch) -> Classify {
     Classify::new(rules, &ClassifySpec { search, ..ClassifySpec::default() }, 2).unwrap()
 }
 
@@ -19,7 +19,7 @@ fn naive(rules: &[Rule], fields: &RuleFields) -> Option<u32> {
 }
 
 fn both_match_naive(rules: &[Rule], packets: impl IntoIterator<Item = RuleFields>) -> usize {
-    let (linear, space) = (build(rules, Search::Linear), build(rules, Search::TupleSpace));
+    let (linear, space) = (build(rules, RuleSearch::Linear), build(rules, RuleSearch::TupleSpace));
     let mut matched = 0;
     for fields in packets {
         let right = naive(rules, &fields);
@@ -114,7 +114,7 @@ fn published_sets_match_naive() {
         let packets: Vec<_> =
             (0..2000).map(|_| near(&rules[random(&mut state) as usize % rules.len()], &mut state)).collect();
         let matched = both_match_naive(&rules, packets.iter().copied());
-        let space = build(&rules, Search::TupleSpace);
+        let space = build(&rules, RuleSearch::TupleSpace);
         println!("{file}: {} rules in {} tuples, {matched} of 2000 packets matched", rules.len(), space.tuples());
         assert!(matched > 1000);
     }
@@ -149,7 +149,7 @@ fn rules() -> Vec<Rule> {
 
 #[test]
 fn a_packet_gets_the_number_of_its_first_rule() {
-    for search in [Search::Linear, Search::TupleSpace] {
+    for search in [RuleSearch::Linear, RuleSearch::TupleSpace] {
         let spec = ClassifySpec { search, drop_unmatched: true };
         let mut classify = Classify::new(&rules(), &spec, 2).unwrap();
         let mut arp = Packet::default();
@@ -179,12 +179,12 @@ fn references_per_packet_are_what_the_module_header_says() {
     let first = || tcp([10, 1, 1, 1], [192, 0, 2, 1], (5, 80), 0x10);
     let third = || tcp([11, 1, 1, 1], [192, 0, 2, 1], (5, 8080), 0x02);
     // 8 and each rule, twice where the addresses match.
-    assert_eq!(refs(Search::Linear, first()), 8 + 2);
-    assert_eq!(refs(Search::Linear, third()), 8 + 1 + 1 + 2);
+    assert_eq!(refs(RuleSearch::Linear, first()), 8 + 2);
+    assert_eq!(refs(RuleSearch::Linear, third()), 8 + 1 + 1 + 2);
     // Both rules of the first tuple are in one bucket; the second tuple's best is worse than what was found.
-    assert_eq!(refs(Search::TupleSpace, first()), 8 + 3 + 1);
+    assert_eq!(refs(RuleSearch::TupleSpace, first()), 8 + 3 + 1);
     // Another destination port leads to another bucket, unless two share one.
-    let third = |port| refs(Search::TupleSpace, tcp([11, 1, 1, 1], [192, 0, 2, 1], (5, port), 0x02));
+    let third = |port| refs(RuleSearch::TupleSpace, tcp([11, 1, 1, 1], [192, 0, 2, 1], (5, port), 0x02));
     assert_eq!((8000..8050).map(third).min(), Some(8 + 2 + 3));
     assert_eq!((8000..8050).map(third).max(), Some(8 + 2 + 2 + 3));
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use functions::firewall::FirewallForm;
 use functions::{DropReason, Firewall, FirewallSpec, PacketFunction, Template, Verdict};
 use packet::{Packet, internet_checksum};
-use probe::{Count, Event, Record, RegionId};
+use probe::{Count, ProbeEvent, Record, RegionId};
 use proptest::prelude::*;
 use units::{PortId, Ps};
 
@@ -69,7 +69,7 @@ proptest! {
         let (mut record, mut out) = (Record::new(), Vec::new());
         firewall.process_burst(Ps::ZERO, &mut packet, &mut record, &mut out);
         for event in record.iter() {
-            if let Event::Touch(r) = event && r.region != RegionId::PACKET && r.region != RegionId::MBUF {
+            if let ProbeEvent::Touch(r) = event && r.region != RegionId::PACKET && r.region != RegionId::MBUF {
                 prop_assert!(r.offset + u64::from(r.bytes) <= regions[&r.region], "{:?}", r);
             }
         }

@@ -8,7 +8,7 @@ use functions::{
     PacketFunction, Verdict,
 };
 use packet::{Packet, Prefix, internet_checksum};
-use probe::{Access, Count, Event, Null, Record, Ref, RegionId};
+use probe::{Access, Count, Null, ProbeEvent, Record, Ref, RegionId};
 use proptest::prelude::*;
 use units::{PacketId, PortId, Ps};
 
@@ -269,11 +269,11 @@ fn stream(spec: &ForwardSpec, packets: &mut [Packet]) -> String {
     let mut text = format!("{:8}{:>4}  {:10}{:>9}{:>6}{:>5}\n", "", "site", "region", "offset", "bytes", "dep");
     for event in record.iter() {
         let line = match event {
-            Event::Begin(id) => format!("begin {id}"),
-            Event::End(id) => format!("end {id}"),
-            Event::Work { site, instructions } => format!("{:8}{site:>4}  {instructions} instructions", "work"),
-            Event::Latch { site } => format!("{:8}{site:>4}", "latch"),
-            Event::Touch(r) => {
+            ProbeEvent::Begin(id) => format!("begin {id}"),
+            ProbeEvent::End(id) => format!("end {id}"),
+            ProbeEvent::Work { site, instructions } => format!("{:8}{site:>4}  {instructions} instructions", "work"),
+            ProbeEvent::Latch { site } => format!("{:8}{site:>4}", "latch"),
+            ProbeEvent::Touch(r) => {
                 let region = regions.get(&r.region).cloned().unwrap_or_else(|| r.region.to_string());
                 let access = format!("{:?}", r.access).to_lowercase();
                 let dep = if r.dep == 0 { String::new() } else { r.dep.to_string() };
@@ -438,15 +438,15 @@ proptest! {
         let mut history: Vec<(Option<PacketId>, Ref)> = Vec::new();
         for event in record.iter() {
             match event {
-                Event::Begin(id) => {
+                ProbeEvent::Begin(id) => {
                     prop_assert_eq!(current, None, "pairs do not nest");
                     current = Some(id);
                 }
-                Event::End(id) => {
+                ProbeEvent::End(id) => {
                     prop_assert_eq!(current, Some(id));
                     current = None;
                 }
-                Event::Touch(r) => {
+                ProbeEvent::Touch(r) => {
                     let packet = &packets[current.expect("within a pair").0 as usize];
                     let size = match r.region {
                         RegionId::PACKET if r.access == Access::Prefetch => u64::MAX,
@@ -467,7 +467,7 @@ proptest! {
                     }
                     history.push((current, r));
                 }
-                Event::Work { .. } => prop_assert!(current.is_some(), "work is somebody's"),
+                ProbeEvent::Work { .. } => prop_assert!(current.is_some(), "work is somebody's"),
                 _ => {}
             }
         }
@@ -483,9 +483,9 @@ proptest! {
         let (mut latest, mut loop_of) = (0, None);
         for event in record.iter() {
             let site = match event {
-                Event::Touch(r) => r.site,
-                Event::Work { site, .. } => site,
-                Event::Latch { site } => {
+                ProbeEvent::Touch(r) => r.site,
+                ProbeEvent::Work { site, .. } => site,
+                ProbeEvent::Latch { site } => {
                     prop_assert!(site >= latest);
                     (latest, loop_of) = (site, Some(site));
                     continue;

@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use aho_corasick::AhoCorasick;
-use functions::inspect::{Automaton, Found, Method, Pattern, Windows};
+use functions::inspect::{Automaton, Method, Pattern, PatternMatch, Windows};
 use functions::{DropReason, Inspect, InspectSpec, PacketFunction, Verdict};
 use packet::Packet;
 use probe::{Count, Null};
@@ -34,11 +34,11 @@ impl Oracle {
         Oracle { automata: vec![of(false), of(true)] }
     }
 
-    fn find(&self, text: &[u8]) -> Vec<Found> {
-        let mut all: Vec<Found> = Vec::new();
+    fn find(&self, text: &[u8]) -> Vec<PatternMatch> {
+        let mut all: Vec<PatternMatch> = Vec::new();
         for (automaton, numbers) in &self.automata {
             let found = automaton.find_overlapping_iter(text);
-            all.extend(found.map(|m| Found { end: m.end() as u32, pattern: numbers[m.pattern().as_usize()] }));
+            all.extend(found.map(|m| PatternMatch { end: m.end() as u32, pattern: numbers[m.pattern().as_usize()] }));
         }
         all.sort_unstable();
         all
@@ -46,13 +46,13 @@ impl Oracle {
 }
 
 /// Every place, every pattern.
-fn naive(patterns: &[Pattern], text: &[u8]) -> Vec<Found> {
+fn naive(patterns: &[Pattern], text: &[u8]) -> Vec<PatternMatch> {
     let mut all = Vec::new();
     for end in 1..=text.len() {
         for (pattern, p) in (0..).zip(patterns) {
             let here = end.checked_sub(p.bytes.len()).map(|at| &text[at..end]);
             if here.is_some_and(|here| if p.nocase { here.eq_ignore_ascii_case(&p.bytes) } else { here == p.bytes }) {
-                all.push(Found { end: end as u32, pattern });
+                all.push(PatternMatch { end: end as u32, pattern });
             }
         }
     }
@@ -170,7 +170,7 @@ fn published_strings_match_the_oracle_on_captures_and_random_bytes() {
     noise.set_frame(&frame, frame.len() as u32);
     packets.push(noise);
 
-    let expected: Vec<Vec<Found>> = packets.iter().map(|packet| oracle.find(payload(packet))).collect();
+    let expected: Vec<Vec<PatternMatch>> = packets.iter().map(|packet| oracle.find(payload(packet))).collect();
     assert!(expected.iter().map(Vec::len).sum::<usize>() > 1000);
     for method in METHODS {
         let mut inspect = build(&patterns, method);

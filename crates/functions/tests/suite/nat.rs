@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use functions::{DropReason, Nat, NatSpec, PacketFunction, Verdict};
 use packet::{Packet, internet_checksum};
-use probe::{Count, Event, Null, Record, RegionId};
+use probe::{Count, Null, ProbeEvent, Record, RegionId};
 use proptest::prelude::*;
 use units::{PacketId, PortId, Ps};
 
@@ -248,14 +248,14 @@ proptest! {
             let mut held = None;
             for event in record.iter() {
                 match event {
-                    Event::Touch(r) if r.region == RegionId::PACKET => {
+                    ProbeEvent::Touch(r) if r.region == RegionId::PACKET => {
                         prop_assert!(r.offset + u64::from(r.bytes) <= bytes);
                     }
-                    Event::Touch(r) if r.region != RegionId::MBUF => {
+                    ProbeEvent::Touch(r) if r.region != RegionId::MBUF => {
                         prop_assert!(r.offset + u64::from(r.bytes) <= regions[&r.region], "{:?}", r);
                     }
-                    Event::Lock(lock) => prop_assert_eq!(held.replace(lock), None),
-                    Event::Unlock(lock) => prop_assert_eq!(held.take(), Some(lock)),
+                    ProbeEvent::Lock(lock) => prop_assert_eq!(held.replace(lock), None),
+                    ProbeEvent::Unlock(lock) => prop_assert_eq!(held.take(), Some(lock)),
                     _ => {}
                 }
             }

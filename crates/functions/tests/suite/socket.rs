@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use functions::{Forward, NextHop, PacketFunction, Socket, SocketSpec};
 use packet::Packet;
-use probe::{Event, Null, Record, RegionId};
+use probe::{Null, ProbeEvent, Record, RegionId};
 use proptest::prelude::*;
 use units::{PacketId, Ps, Size};
 
@@ -56,7 +56,7 @@ fn run(spec: &SocketSpec, packets: &[Packet]) -> (Socket, Record) {
 
 fn copies(record: &Record) -> Vec<(RegionId, u64, RegionId, u64, u16)> {
     let copy = |event| match event {
-        Event::Copy { src, dst } => Some((src.region, src.offset, dst.region, dst.offset, dst.bytes)),
+        ProbeEvent::Copy { src, dst } => Some((src.region, src.offset, dst.region, dst.offset, dst.bytes)),
         _ => None,
     };
     record.iter().filter_map(copy).collect()
@@ -102,7 +102,7 @@ fn a_session_that_begins_gets_the_buffers_that_are_out_longest() {
 #[test]
 fn references_are_what_the_header_says() {
     let count = |spec: &SocketSpec, packets: &[Packet]| {
-        let touches = |record: &Record| record.iter().filter(|e| matches!(e, Event::Touch(_))).count();
+        let touches = |record: &Record| record.iter().filter(|e| matches!(e, ProbeEvent::Touch(_))).count();
         let mut without = Record::new();
         forward().process_burst(Ps::ZERO, &mut packets.to_vec(), &mut without, &mut Vec::new());
         touches(&run(spec, packets).1) - touches(&without)
@@ -135,8 +135,8 @@ proptest! {
         let regions = socket.regions();
         for event in record.iter() {
             let refs = match event {
-                Event::Touch(r) => vec![r],
-                Event::Copy { src, dst } => vec![src, dst],
+                ProbeEvent::Touch(r) => vec![r],
+                ProbeEvent::Copy { src, dst } => vec![src, dst],
                 _ => continue,
             };
             for r in refs.iter().filter(|r| !r.region.is_of_packet()) {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use flate2::read::GzDecoder;
 use functions::NextHop;
-use functions::lookup::{Dir24_8, Dir24Spec, Entry, Lpm6, Naive, Poptrie};
+use functions::lookup::{Dir24_8, Dir24Spec, FibEntry, Lpm6, Naive, Poptrie};
 use packet::Prefix;
 
 fn unpacked(file: &str) -> Option<Vec<u8>> {
@@ -147,7 +147,7 @@ fn of_v4(routes: &[(Prefix, NextHop)]) -> Vec<(u32, u8, NextHop)> {
     routes.iter().filter_map(v4).collect()
 }
 
-fn agrees<E: Entry>(table: &Dir24_8<E>, keys: &[u32], expected: &[Option<NextHop>]) {
+fn agrees<E: FibEntry>(table: &Dir24_8<E>, keys: &[u32], expected: &[Option<NextHop>]) {
     let mut bulk = vec![None; keys.len()];
     assert_eq!(table.lookup_bulk(keys, &mut bulk), keys.len());
     for ((&key, &expected), &bulk) in keys.iter().zip(expected).zip(&bulk) {

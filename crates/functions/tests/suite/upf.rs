@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use functions::upf::{
-    Action, Bucket, Capacity, Direction, Far, GPDU, GTPU_PORT, NaiveUpf, PDU_SESSION_CONTAINER, Pdr, Qer, SdfFilter,
-    Session, Trigger, Urr, parse_gtpu,
+    Action, Capacity, Direction, Far, GPDU, GTPU_PORT, NaiveUpf, PDU_SESSION_CONTAINER, Pdr, PduSession, Qer,
+    SdfFilter, TokenBucket, Trigger, Urr, parse_gtpu,
 };
 use functions::{Chain, DropReason, Function, LookupMode, PacketFunction, Upf, UpfSpec, Verdict};
 use packet::{L3, MBUF_HEADER_BYTES, MBUF_HEADROOM_BYTES, Packet, internet_checksum, layers};
-use probe::{Access, Count, Event, Null, Record, Ref, RegionId};
+use probe::{Access, Count, Null, ProbeEvent, Record, Ref, RegionId};
 use proptest::prelude::*;
 use units::{PacketId, PortId, Ps};
 
@@ -104,11 +104,11 @@ const UPLINK_REFS: u64 = 31;
 const DOWNLINK_REFS: u64 = 25;
 
 /// UE 10.64.0.1 and 2001:db8:1::/64: web by rule 1 and 2, a blocked host by 3 and 4, all else by 5 and 6.
-fn session() -> Session {
+fn session() -> PduSession {
     use Direction::{Downlink, Uplink};
     let web = ["permit out 6 from any 443 to assigned", "permit out 6 from any 80 to assigned"];
     let blocked = ["permit out ip from 203.0.113.0/24 to assigned"];
-    Session {
+    PduSession {
         seid: 1,
         ue_v4: Some(Ipv4Addr::new(10, 64, 0, 1)),
         ue_v6: Some("2001:db8:1::".parse().unwrap()),
@@ -131,7 +131,7 @@ fn session() -> Session {
     }
 }
 
-fn upf(sessions: &[Session]) -> Upf {
+fn upf(sessions: &[PduSession]) -> Upf {
     Upf::with_sessions(&UpfSpec { buffer: 2, ..UpfSpec::default() }, sessions).unwrap()
 }
 
@@ -205,7 +205,7 @@ fn every_reason_to_drop_is_met_by_the_packet_that_deserves_it() {
     };
     let metered = || {
         let mut s = session();
-        s.qers[0].uplink = Some(Bucket { bits_per_s: 1000, bytes: 64 });
+        s.qers[0].uplink = Some(TokenBucket { bits_per_s: 1000, bytes: 64 });
         s.urrs[0].volume_quota = Some(1);
         s
     };
@@ -220,7 +220,7 @@ fn every_reason_to_drop_is_met_by_the_packet_that_deserves_it() {
         s
     };
     let to_ue = || downlink(0, &user(REMOTE, "10.64.0.1", 17, (53, 9)));
-    let mut cases: Vec<(Session, Packet, DropReason)> = [
+    let mut cases: Vec<(PduSession, Packet, DropReason)> = [
         (frame(0, 0x0806, &[0; 28]), NotIp),
         (changed(up(&ok()), &|p| p.data.truncate(30)), Truncated),
         (changed(up(&ok()), &|p| p.data.truncate(40)), Truncated),
@@ -319,7 +319,7 @@ fn buffered_packets_come_back_in_order_when_the_ue_does() {
 fn a_token_bucket_lets_its_size_and_then_its_rate_pass() {
     let mut s = session();
     let bytes = user("10.64.0.1", REMOTE, 17, (1, 53)).len() as u64;
-    s.qers[0].uplink = Some(Bucket { bits_per_s: bytes * 8 * 10, bytes: 5 * bytes as u32 });
+    s.qers[0].uplink = Some(TokenBucket { bits_per_s: bytes * 8 * 10, bytes: 5 * bytes as u32 });
     let mut upf = upf(&[s]);
     let mut passed = |at: u64, n: usize| {
         let mut packets: Vec<_> =
@@ -359,7 +359,7 @@ fn usage_is_reported_by_volume_time_quota_and_release() {
 #[test]
 fn sessions_that_cannot_be_are_told_why() {
     let mut upf = upf(&[session()]);
-    let mut error = |change: &dyn Fn(&mut Session)| {
+    let mut error = |change: &dyn Fn(&mut PduSession)| {
         let mut s = session();
         (s.seid, s.uplink_teid, s.ue_v4, s.ue_v6) = (2, 200, Some(Ipv4Addr::new(10, 64, 0, 2)), None);
         change(&mut s);
@@ -380,8 +380,8 @@ fn sessions_that_cannot_be_are_told_why() {
         error(&|s| s.pdrs[0].qers = vec![1, 1, 1]),
         error(&|s| s.pdrs[0].urrs = vec![9]),
         error(&|s| s.pdrs[0].qfi = Some(64)),
-        error(&|s| s.qers[0].uplink = Some(Bucket { bits_per_s: 0, bytes: 1000 })),
-        error(&|s| s.qers[0].uplink = Some(Bucket { bits_per_s: 1, bytes: 3 << 20 })),
+        error(&|s| s.qers[0].uplink = Some(TokenBucket { bits_per_s: 0, bytes: 1000 })),
+        error(&|s| s.qers[0].uplink = Some(TokenBucket { bits_per_s: 1, bytes: 3 << 20 })),
         error(&|_| ()),
     ];
     insta::assert_snapshot!(errors.join("\n"));
@@ -394,7 +394,7 @@ fn sessions_that_cannot_be_are_told_why() {
 
 #[test]
 fn references_per_packet_are_what_the_module_header_says() {
-    let refs = |session: Session, mut packet: Packet| {
+    let refs = |session: PduSession, mut packet: Packet| {
         let mut count = Count::default();
         upf(&[session]).process_burst(Ps::ZERO, std::slice::from_mut(&mut packet), &mut count, &mut Vec::new());
         count.refs()
@@ -402,7 +402,7 @@ fn references_per_packet_are_what_the_module_header_says() {
     // Rules without remote address: the two filters of rule 1 come first, rule 5 is the third.
     let mut s = session();
     s.pdrs.retain(|p| p.id != 3 && p.id != 4);
-    s.qers[0].uplink = Some(Bucket { bits_per_s: 1 << 30, bytes: 1 << 20 });
+    s.qers[0].uplink = Some(TokenBucket { bits_per_s: 1 << 30, bytes: 1 << 20 });
     s.qers[0].downlink = s.qers[0].uplink;
     for (port, k) in [(443, 1), (80, 2), (81, 3)] {
         let up = uplink(0, 100, &user("10.64.0.1", REMOTE, 6, (50_000, port)));
@@ -417,7 +417,7 @@ fn references_per_packet_are_what_the_module_header_says() {
 fn references_of_a_flow_that_is_remembered_are_what_the_module_header_says() {
     let mut s = session();
     s.pdrs.retain(|p| p.id != 3 && p.id != 4);
-    s.qers[0].uplink = Some(Bucket { bits_per_s: 1 << 30, bytes: 1 << 20 });
+    s.qers[0].uplink = Some(TokenBucket { bits_per_s: 1 << 30, bytes: 1 << 20 });
     s.qers[0].downlink = s.qers[0].uplink;
     let mut upf = Upf::with_sessions(&UpfSpec { flow_table: 64, ..UpfSpec::default() }, &[s]).unwrap();
     let refs = |upf: &mut Upf, mut packet: Packet| {
@@ -554,7 +554,9 @@ fn any_pdr() -> impl Strategy<Value = Pdr> {
 
 fn any_qer(id: u32) -> impl Strategy<Value = Qer> {
     let bucket = || {
-        prop::option::of((1_000u64..5_000_000, 64u32..400).prop_map(|(bits_per_s, bytes)| Bucket { bits_per_s, bytes }))
+        prop::option::of(
+            (1_000u64..5_000_000, 64u32..400).prop_map(|(bits_per_s, bytes)| TokenBucket { bits_per_s, bytes }),
+        )
     };
     (prop::bool::weighted(0.1), prop::bool::weighted(0.1), bucket(), bucket()).prop_map(
         move |(uplink_closed, downlink_closed, uplink, downlink)| Qer {
@@ -580,7 +582,7 @@ fn any_urr(id: u32) -> impl Strategy<Value = Urr> {
 }
 
 /// Session `n` has UE 10.64.0.n, 2001:db8:n::/64 and identifier 100 + n.
-fn any_session(n: u8) -> impl Strategy<Value = Session> {
+fn any_session(n: u8) -> impl Strategy<Value = PduSession> {
     let rules = (
         prop::collection::vec(any_pdr(), 0..12),
         [any_qer(1), any_qer(2), any_qer(3)],
@@ -598,7 +600,7 @@ fn any_session(n: u8) -> impl Strategy<Value = Session> {
             Far { id: 3, action: Action::Drop },
             Far { id: 4, action: Action::Buffer },
         ];
-        Session {
+        PduSession {
             seid: n.into(),
             ue_v4: (family != 1).then(|| Ipv4Addr::new(10, 64, 0, n)),
             ue_v6: (family != 0).then(|| Ipv6Addr::from(0x2001_0db8_0000u128 << 80 | u128::from(n) << 80)),
@@ -613,7 +615,7 @@ fn any_session(n: u8) -> impl Strategy<Value = Session> {
 
 const SESSIONS: u8 = 4;
 
-fn any_sessions() -> impl Strategy<Value = Vec<Session>> {
+fn any_sessions() -> impl Strategy<Value = Vec<PduSession>> {
     [any_session(1), any_session(2), any_session(3), any_session(4)].prop_map(Vec::from)
 }
 
@@ -813,15 +815,15 @@ proptest! {
         let mut history: Vec<(Option<PacketId>, Ref)> = Vec::new();
         for event in record.iter() {
             match event {
-                Event::Begin(id) => {
+                ProbeEvent::Begin(id) => {
                     prop_assert_eq!(current, None, "pairs do not nest");
                     current = Some(id);
                 }
-                Event::End(id) => {
+                ProbeEvent::End(id) => {
                     prop_assert_eq!(current, Some(id));
                     current = None;
                 }
-                Event::Touch(r) => {
+                ProbeEvent::Touch(r) => {
                     let packet = &packets[current.expect("within a pair").0 as usize];
                     let size = match r.region {
                         RegionId::PACKET if r.access == Access::Prefetch => u64::MAX,
@@ -843,7 +845,7 @@ proptest! {
                     }
                     history.push((current, r));
                 }
-                Event::Work { .. } => prop_assert!(current.is_some(), "work is somebody's"),
+                ProbeEvent::Work { .. } => prop_assert!(current.is_some(), "work is somebody's"),
                 _ => {}
             }
         }
@@ -862,9 +864,9 @@ proptest! {
         let mut may_go_back = None;
         for event in record.iter() {
             let site = match event {
-                Event::Touch(r) => r.site,
-                Event::Work { site, .. } => site,
-                Event::Latch { site } => {
+                ProbeEvent::Touch(r) => r.site,
+                ProbeEvent::Work { site, .. } => site,
+                ProbeEvent::Latch { site } => {
                     prop_assert!(site >= latest);
                     (latest, may_go_back) = (site, start_of.get(&site));
                     continue;

@@ -2,7 +2,7 @@
 
 use functions::{CopySpec, Forward, NextHop, PacketFunction, Vhost};
 use packet::Packet;
-use probe::{Event, Null, Record, RegionId};
+use probe::{Null, ProbeEvent, Record, RegionId};
 use units::{PacketId, Ps, Size};
 
 fn forward() -> Forward {
@@ -50,14 +50,14 @@ fn references_lie_in_their_regions_and_are_what_the_header_says() {
     let (mut with, mut without) = (Record::new(), Record::new());
     vhost.process_burst(Ps::ZERO, &mut packets(&[1000, 60, 300]), &mut with, &mut Vec::new());
     forward().process_burst(Ps::ZERO, &mut packets(&[1000, 60, 300]), &mut without, &mut Vec::new());
-    let touches = |record: &Record| record.iter().filter(|e| matches!(e, Event::Touch(_))).count();
+    let touches = |record: &Record| record.iter().filter(|e| matches!(e, ProbeEvent::Touch(_))).count();
     // Two mbuf loads, descriptor and used entry; the guest reads 2, 1 and 2 lines.
     assert_eq!(touches(&with) - touches(&without), 3 * 4 + 5);
     let mut copies = Vec::new();
     for event in with.iter() {
         let refs = match event {
-            Event::Touch(r) => vec![r],
-            Event::Copy { src, dst } => {
+            ProbeEvent::Touch(r) => vec![r],
+            ProbeEvent::Copy { src, dst } => {
                 copies.push((src.region, src.bytes, dst.offset));
                 vec![dst]
             }

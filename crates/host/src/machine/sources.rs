@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use super::{Source, Totals};
+use super::{CounterSource, HostTotals};
 use crate::perf::{self, Counting};
 use crate::{HostError, Telemetry, Tree, json};
 
@@ -27,7 +27,7 @@ impl FromTelemetry {
         FromTelemetry { socket, name, ports, cores, connection: None, usage: true }
     }
 
-    fn read_connected(&mut self, into: &mut Totals) -> Result<(), HostError> {
+    fn read_connected(&mut self, into: &mut HostTotals) -> Result<(), HostError> {
         if self.connection.is_none() {
             self.connection = Some(Telemetry::connect(&self.socket)?);
             // Another program may tell what the one before did not.
@@ -35,7 +35,7 @@ impl FromTelemetry {
         }
         let Some(telemetry) = &mut self.connection else { return Ok(()) };
         let ports = if self.ports.is_empty() { telemetry.ports()? } else { self.ports.clone() };
-        let mut sum = crate::Port::default();
+        let mut sum = crate::PortTotals::default();
         for port in ports {
             let of = telemetry.port(port)?;
             sum.received = sum.received.wrapping_add(of.received);
@@ -71,12 +71,12 @@ impl FromTelemetry {
     }
 }
 
-impl Source for FromTelemetry {
+impl CounterSource for FromTelemetry {
     fn name(&self) -> &str {
         &self.name
     }
 
-    fn read(&mut self, into: &mut Totals) -> Result<(), HostError> {
+    fn read(&mut self, into: &mut HostTotals) -> Result<(), HostError> {
         let read = self.read_connected(into);
         if let Err(why) = &read
             && !matches!(why, HostError::Key { .. })
@@ -107,23 +107,23 @@ pub struct JsonPaths {
 
 /// Counters of a server of JSON.
 pub struct FromJson {
-    server: json::Server,
+    server: json::JsonServer,
     paths: JsonPaths,
 }
 
 impl FromJson {
     /// Those at `paths`.
-    pub fn new(server: json::Server, paths: JsonPaths) -> FromJson {
+    pub fn new(server: json::JsonServer, paths: JsonPaths) -> FromJson {
         FromJson { server, paths }
     }
 }
 
-impl Source for FromJson {
+impl CounterSource for FromJson {
     fn name(&self) -> &str {
         self.server.url()
     }
 
-    fn read(&mut self, into: &mut Totals) -> Result<(), HostError> {
+    fn read(&mut self, into: &mut HostTotals) -> Result<(), HostError> {
         let answer = self.server.read()?;
         let sum = |paths: &[String]| -> Result<Option<u64>, HostError> {
             let mut sum = None;
@@ -176,11 +176,11 @@ pub struct CoreEvents {
 
 /// Events of perf.
 pub struct FromPerf {
-    totals: Vec<(Field, Counting)>,
+    totals: Vec<(CounterField, Counting)>,
     classes: Vec<(u8, Counting, Counting)>,
 }
 
-type Field = fn(&mut Totals) -> &mut Option<u64>;
+type CounterField = fn(&mut HostTotals) -> &mut Option<u64>;
 
 impl FromPerf {
     /// Begins to count.
@@ -195,7 +195,7 @@ impl FromPerf {
             }
             Counting::start(&found, cpus)
         };
-        let fields: [(&[String], Field); 5] = [
+        let fields: [(&[String], CounterField); 5] = [
             (&events.ddio_hits, |t| &mut t.ddio_hits),
             (&events.ddio_misses, |t| &mut t.ddio_misses),
             (&events.memory_bytes, |t| &mut t.memory_bytes),
@@ -214,12 +214,12 @@ impl FromPerf {
     }
 }
 
-impl Source for FromPerf {
+impl CounterSource for FromPerf {
     fn name(&self) -> &str {
         "perf"
     }
 
-    fn read(&mut self, into: &mut Totals) -> Result<(), HostError> {
+    fn read(&mut self, into: &mut HostTotals) -> Result<(), HostError> {
         for (field, counting) in &mut self.totals {
             *field(into) = Some(counting.read()?);
         }

@@ -78,7 +78,7 @@ pub struct Monitoring {
 
 /// A group's mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum GroupMode {
     /// Its ways may be others' too.
     Shareable,
     /// Its ways are no others'.
@@ -89,15 +89,15 @@ pub enum Mode {
     PseudoLocked,
 }
 
-impl FromStr for Mode {
+impl FromStr for GroupMode {
     type Err = HostError;
 
-    fn from_str(text: &str) -> Result<Mode, HostError> {
+    fn from_str(text: &str) -> Result<GroupMode, HostError> {
         match text.trim() {
-            "shareable" => Ok(Mode::Shareable),
-            "exclusive" => Ok(Mode::Exclusive),
-            "pseudo-locksetup" => Ok(Mode::PseudoLocksetup),
-            "pseudo-locked" => Ok(Mode::PseudoLocked),
+            "shareable" => Ok(GroupMode::Shareable),
+            "exclusive" => Ok(GroupMode::Exclusive),
+            "pseudo-locksetup" => Ok(GroupMode::PseudoLocksetup),
+            "pseudo-locked" => Ok(GroupMode::PseudoLocked),
             other => {
                 Err(HostError::form("mode", other, "one of shareable, exclusive, pseudo-locksetup and pseudo-locked"))
             }
@@ -105,20 +105,20 @@ impl FromStr for Mode {
     }
 }
 
-impl fmt::Display for Mode {
+impl fmt::Display for GroupMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Mode::Shareable => "shareable",
-            Mode::Exclusive => "exclusive",
-            Mode::PseudoLocksetup => "pseudo-locksetup",
-            Mode::PseudoLocked => "pseudo-locked",
+            GroupMode::Shareable => "shareable",
+            GroupMode::Exclusive => "exclusive",
+            GroupMode::PseudoLocksetup => "pseudo-locksetup",
+            GroupMode::PseudoLocked => "pseudo-locked",
         })
     }
 }
 
 /// A counter as resctrl shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
+pub enum MonitorReading {
     /// Its value.
     Count(u64),
     /// The hardware has none at the moment.
@@ -127,26 +127,26 @@ pub enum Reading {
     Failed,
 }
 
-impl Reading {
+impl MonitorReading {
     /// The value, if it has one.
     pub fn count(self) -> Option<u64> {
         match self {
-            Reading::Count(count) => Some(count),
-            Reading::Unavailable | Reading::Failed => None,
+            MonitorReading::Count(count) => Some(count),
+            MonitorReading::Unavailable | MonitorReading::Failed => None,
         }
     }
 }
 
-impl FromStr for Reading {
+impl FromStr for MonitorReading {
     type Err = HostError;
 
-    fn from_str(text: &str) -> Result<Reading, HostError> {
+    fn from_str(text: &str) -> Result<MonitorReading, HostError> {
         match text.trim() {
-            "Unavailable" | "Unassigned" => Ok(Reading::Unavailable),
-            "Error" => Ok(Reading::Failed),
+            "Unavailable" | "Unassigned" => Ok(MonitorReading::Unavailable),
+            "Error" => Ok(MonitorReading::Failed),
             count => count
                 .parse()
-                .map(Reading::Count)
+                .map(MonitorReading::Count)
                 .map_err(|_| HostError::form("mon_data", count, "a number, Unavailable or Error")),
         }
     }
@@ -288,7 +288,7 @@ impl Resctrl {
     ///
     /// # Errors
     /// As the system's.
-    pub fn mode(&self, group: &str) -> Result<Mode, HostError> {
+    pub fn mode(&self, group: &str) -> Result<GroupMode, HostError> {
         self.read(&below(group, "mode"))?.parse()
     }
 
@@ -346,7 +346,7 @@ impl Resctrl {
     ///
     /// # Errors
     /// As the system's; no such counter.
-    pub fn monitor(&self, group: &str, counter: &str) -> Result<BTreeMap<u32, Reading>, HostError> {
+    pub fn monitor(&self, group: &str, counter: &str) -> Result<BTreeMap<u32, MonitorReading>, HostError> {
         let folder = below(group, "mon_data");
         let domains = self.tree.list(&folder).map_err(|e| self.fault("reading", &folder, e))?;
         let mut readings = BTreeMap::new();
@@ -470,9 +470,9 @@ mod tests {
 
     #[test]
     fn readings_that_are_not_there_are_no_numbers() {
-        assert_eq!("42\n".parse::<Reading>().unwrap().count(), Some(42));
-        assert_eq!("Unavailable\n".parse::<Reading>().unwrap(), Reading::Unavailable);
-        assert_eq!("Error\n".parse::<Reading>().unwrap().count(), None);
-        assert!("4 2".parse::<Reading>().is_err());
+        assert_eq!("42\n".parse::<MonitorReading>().unwrap().count(), Some(42));
+        assert_eq!("Unavailable\n".parse::<MonitorReading>().unwrap(), MonitorReading::Unavailable);
+        assert_eq!("Error\n".parse::<MonitorReading>().unwrap().count(), None);
+        assert!("4 2".parse::<MonitorReading>().is_err());
     }
 }

@@ -2,15 +2,15 @@
 
 /// A stack of buffers of one page each. A short packet leaves the rest of its buffer unused.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-pub(super) struct Fixed {
+pub(super) struct FixedBuffers {
     cells_per_page: u32,
     pages: u32,
     free: Vec<u32>,
 }
 
-impl Fixed {
-    pub(super) fn new(pages: u32, cells_per_page: u32) -> Fixed {
-        Fixed { cells_per_page, pages, free: (0..pages).rev().collect() }
+impl FixedBuffers {
+    pub(super) fn new(pages: u32, cells_per_page: u32) -> FixedBuffers {
+        FixedBuffers { cells_per_page, pages, free: (0..pages).rev().collect() }
     }
 
     pub(super) fn free_mut(&mut self) -> &mut [u32] {

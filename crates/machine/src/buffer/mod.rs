@@ -1,8 +1,8 @@
 //! Packet-buffer allocators: where in DRAM the bytes of a packet lie.
 //!
-//! Models four ways to cut memory up: one fixed buffer a packet, a stack of cells ([`Allocation::Cells`]),
-//! a frontier that goes round the whole memory and waits for the next page ([`Allocation::Linear`]), and
-//! a frontier within the page that was taken last ([`Allocation::Piecewise`]). State is free of time: an
+//! Models four ways to cut memory up: one fixed buffer a packet, a stack of cells ([`BufferAllocation::Cells`]),
+//! a frontier that goes round the whole memory and waits for the next page ([`BufferAllocation::Linear`]), and
+//! a frontier within the page that was taken last ([`BufferAllocation::Piecewise`]). State is free of time: an
 //! allocator knows cells, pages and who is empty, and says no where its user has to wait. Memory may be
 //! split into equal pools that take turns, as network processors do that want odd and even banks to
 //! alternate. [`RowWindow`] tells how many rows a stream of references touches.
@@ -28,14 +28,14 @@ pub use rows::{RowSeries, RowWindow};
 
 use crate::MachineError;
 use cells::Cells;
-use fixed::Fixed;
+use fixed::FixedBuffers;
 use linear::Linear;
 use piecewise::Piecewise;
 
 /// How memory is given to packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Allocation {
+pub enum BufferAllocation {
     /// One buffer of a page's size each, from a stack.
     Fixed,
     /// As many cells as the packet needs, wherever they are, from a stack.
@@ -47,29 +47,30 @@ pub enum Allocation {
     Piecewise,
 }
 
-impl Allocation {
+impl BufferAllocation {
     /// Every way, in the order of the paper.
-    pub const ALL: [Allocation; 4] = [Allocation::Fixed, Allocation::Cells, Allocation::Linear, Allocation::Piecewise];
+    pub const ALL: [BufferAllocation; 4] =
+        [BufferAllocation::Fixed, BufferAllocation::Cells, BufferAllocation::Linear, BufferAllocation::Piecewise];
 
     /// The name in scenarios and tables.
     pub const fn name(self) -> &'static str {
         match self {
-            Allocation::Fixed => "fixed",
-            Allocation::Cells => "cells",
-            Allocation::Linear => "linear",
-            Allocation::Piecewise => "piecewise",
+            BufferAllocation::Fixed => "fixed",
+            BufferAllocation::Cells => "cells",
+            BufferAllocation::Linear => "linear",
+            BufferAllocation::Piecewise => "piecewise",
         }
     }
 
     /// The way of that name.
-    pub fn named(name: &str) -> Option<Allocation> {
-        Allocation::ALL.into_iter().find(|each| each.name() == name)
+    pub fn named(name: &str) -> Option<BufferAllocation> {
+        BufferAllocation::ALL.into_iter().find(|each| each.name() == name)
     }
 
     /// Bytes of a page in the paper: buffers of 2 KiB, pages of 4 KiB (linear) and 2 KiB (piece-wise).
     pub const fn usual_page(self) -> u64 {
         match self {
-            Allocation::Linear => 4096,
+            BufferAllocation::Linear => 4096,
             _ => 2048,
         }
     }
@@ -80,7 +81,7 @@ impl Allocation {
 #[serde(deny_unknown_fields, default)]
 pub struct BufferSpec {
     /// How it is given to packets.
-    pub allocation: Allocation,
+    pub allocation: BufferAllocation,
     /// All of it.
     pub size: Size,
     /// The unit of allocation.
@@ -100,7 +101,7 @@ pub struct BufferSpec {
 impl Default for BufferSpec {
     fn default() -> BufferSpec {
         BufferSpec {
-            allocation: Allocation::Piecewise,
+            allocation: BufferAllocation::Piecewise,
             size: Size::from_bytes(8 << 20),
             cell: Size::from_bytes(64),
             page: None,
@@ -158,7 +159,7 @@ impl BufferCounters {
 /// size of a cell.
 #[derive(Clone, Debug)]
 pub struct PacketBuffer {
-    pools: Vec<Pool>,
+    pools: Vec<AllocatorKind>,
     cells_per_pool: u32,
     turn: usize,
     cell_bytes: u32,
@@ -178,8 +179,8 @@ state::state!(PacketBuffer {
 });
 
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-enum Pool {
-    Fixed(Fixed),
+enum AllocatorKind {
+    Fixed(FixedBuffers),
     Cells(Cells),
     Linear(Linear),
     Piecewise(Piecewise),
@@ -219,8 +220,8 @@ impl PacketBuffer {
             return error("size", came, allowed, "enlarge the buffer, or take smaller pages");
         }
         let room = match spec.allocation {
-            Allocation::Fixed | Allocation::Piecewise => page,
-            Allocation::Cells | Allocation::Linear => pool / page * page,
+            BufferAllocation::Fixed | BufferAllocation::Piecewise => page,
+            BufferAllocation::Cells | BufferAllocation::Linear => pool / page * page,
         };
         if longest > room || longest == 0 {
             let what = if room == page { "a page" } else { "the buffer" };
@@ -232,27 +233,27 @@ impl PacketBuffer {
         let mut pools = Vec::with_capacity(spec.pools as usize);
         for _ in 0..spec.pools {
             pools.push(match spec.allocation {
-                Allocation::Fixed => {
-                    let mut pool = Fixed::new(pages, cells_per_page);
+                BufferAllocation::Fixed => {
+                    let mut pool = FixedBuffers::new(pages, cells_per_page);
                     if spec.shuffled {
                         shuffle(pool.free_mut(), &mut draw);
                     }
-                    Pool::Fixed(pool)
+                    AllocatorKind::Fixed(pool)
                 }
-                Allocation::Cells => {
+                BufferAllocation::Cells => {
                     let mut pool = Cells::new(pages * cells_per_page);
                     if spec.shuffled {
                         shuffle(pool.free_mut(), &mut draw);
                     }
-                    Pool::Cells(pool)
+                    AllocatorKind::Cells(pool)
                 }
-                Allocation::Linear => Pool::Linear(Linear::new(pages, cells_per_page)),
-                Allocation::Piecewise => {
+                BufferAllocation::Linear => AllocatorKind::Linear(Linear::new(pages, cells_per_page)),
+                BufferAllocation::Piecewise => {
                     let mut pool = Piecewise::new(pages, cells_per_page);
                     if spec.shuffled {
                         shuffle(pool.free_mut(), &mut draw);
                     }
-                    Pool::Piecewise(pool)
+                    AllocatorKind::Piecewise(pool)
                 }
             });
         }
@@ -351,38 +352,38 @@ impl PacketBuffer {
     }
 
     fn taken_cells(&self) -> u64 {
-        self.pools.iter().map(Pool::taken_cells).sum()
+        self.pools.iter().map(AllocatorKind::taken_cells).sum()
     }
 }
 
-impl Pool {
+impl AllocatorKind {
     #[inline]
     fn allocate(&mut self, count: u32, cells: &mut Vec<u32>) -> bool {
         match self {
-            Pool::Fixed(pool) => pool.allocate(count, cells),
-            Pool::Cells(pool) => pool.allocate(count, cells),
-            Pool::Linear(pool) => pool.allocate(count, cells),
-            Pool::Piecewise(pool) => pool.allocate(count, cells),
+            AllocatorKind::Fixed(pool) => pool.allocate(count, cells),
+            AllocatorKind::Cells(pool) => pool.allocate(count, cells),
+            AllocatorKind::Linear(pool) => pool.allocate(count, cells),
+            AllocatorKind::Piecewise(pool) => pool.allocate(count, cells),
         }
     }
 
     #[inline]
     fn free(&mut self, base: u32, cells: &[u32]) {
         match self {
-            Pool::Fixed(pool) => pool.free(base, cells),
-            Pool::Cells(pool) => pool.free(base, cells),
-            Pool::Linear(pool) => pool.free(base, cells),
-            Pool::Piecewise(pool) => pool.free(base, cells),
+            AllocatorKind::Fixed(pool) => pool.free(base, cells),
+            AllocatorKind::Cells(pool) => pool.free(base, cells),
+            AllocatorKind::Linear(pool) => pool.free(base, cells),
+            AllocatorKind::Piecewise(pool) => pool.free(base, cells),
         }
     }
 
     /// Cells that nobody else can have now.
     fn taken_cells(&self) -> u64 {
         match self {
-            Pool::Fixed(pool) => pool.taken_cells(),
-            Pool::Cells(pool) => pool.taken_cells(),
-            Pool::Linear(pool) => pool.taken_cells(),
-            Pool::Piecewise(pool) => pool.taken_cells(),
+            AllocatorKind::Fixed(pool) => pool.taken_cells(),
+            AllocatorKind::Cells(pool) => pool.taken_cells(),
+            AllocatorKind::Linear(pool) => pool.taken_cells(),
+            AllocatorKind::Piecewise(pool) => pool.taken_cells(),
         }
     }
 }

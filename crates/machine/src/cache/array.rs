@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use units::{Cbm, Line};
 
-use super::replacement::{AnyPolicy, Lru, Policy, Replacement};
+use super::replacement::{AnyPolicy, Lru, Replacement, ReplacementPolicy};
 use crate::divisor::Divisor;
 
 /// The tag array of a set-associative cache: which lines are there, which have to go first, which
@@ -105,7 +105,7 @@ pub struct NoWay;
 
 /// What [`TagArray::use_or_fill`] or [`TagArray::write_or_fill`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
+pub enum WriteOutcome {
     /// The line was there.
     InPlace,
     /// The line came in, and what had to go for it; or there was no way for it.
@@ -113,7 +113,7 @@ pub enum Written {
 }
 
 impl<const N: usize> Set<N> {
-    fn empty<P: Policy>() -> Set<N> {
+    fn empty<P: ReplacementPolicy>() -> Set<N> {
         Set { tags: [EMPTY; N], state: P::initial(), owner: [0; N], dirty: 0, exclusive: 0 }
     }
 
@@ -124,7 +124,13 @@ impl<const N: usize> Set<N> {
     }
 
     #[inline(always)]
-    fn fill<P: Policy>(&mut self, policy: &mut P, ways: u32, line: u32, fill: Fill) -> Result<Option<Victim>, NoWay> {
+    fn fill<P: ReplacementPolicy>(
+        &mut self,
+        policy: &mut P,
+        ways: u32,
+        line: u32,
+        fill: FillState,
+    ) -> Result<Option<Victim>, NoWay> {
         let allowed = fill.mask.0 & Cbm::low(ways).0;
         let tags = &self.tags;
         let way = policy.victim(&mut self.state, ways, allowed, || equal_tags(tags, EMPTY)).ok_or(NoWay)?;
@@ -140,7 +146,7 @@ impl<const N: usize> Set<N> {
 
     /// `line` takes the place of what is in `way`, which is returned.
     #[inline(always)]
-    fn replace<P: Policy>(&mut self, policy: &mut P, way: u32, line: u32, dirty: bool) -> Option<Victim> {
+    fn replace<P: ReplacementPolicy>(&mut self, policy: &mut P, way: u32, line: u32, dirty: bool) -> Option<Victim> {
         let bit = 1u32 << way;
         let old = std::mem::replace(&mut self.tags[way as usize], line);
         let owner = std::mem::take(&mut self.owner[way as usize]);
@@ -152,7 +158,7 @@ impl<const N: usize> Set<N> {
     }
 
     #[inline(always)]
-    fn remove<P: Policy>(&mut self, policy: &mut P, ways: u32, line: u32) -> Option<Victim> {
+    fn remove<P: ReplacementPolicy>(&mut self, policy: &mut P, ways: u32, line: u32) -> Option<Victim> {
         let way = self.find(line)?;
         self.tags[way as usize] = EMPTY;
         policy.remove(&mut self.state, ways, way);
@@ -163,7 +169,7 @@ impl<const N: usize> Set<N> {
 
 /// How a line comes in.
 #[derive(Clone, Copy)]
-struct Fill {
+struct FillState {
     mask: Cbm,
     dirty: bool,
     exclusive: bool,
@@ -203,7 +209,7 @@ impl TagArray<AnyPolicy> {
     }
 }
 
-impl<P: Policy> TagArray<P> {
+impl<P: ReplacementPolicy> TagArray<P> {
     fn with_policy(sets: u64, ways: u32, policy: P) -> TagArray<P> {
         let n = sets as usize;
         TagArray {
@@ -363,27 +369,27 @@ impl<P: Policy> TagArray<P> {
 
     /// [`TagArray::use_line`], and if the line is not there [`TagArray::fill`] with a clean line into any way.
     #[inline]
-    pub fn use_or_fill(&mut self, line: Line) -> Written {
+    pub fn use_or_fill(&mut self, line: Line) -> WriteOutcome {
         let at = self.set_of(line);
         with_sets!(&mut self.sets, sets => {
             let set = &mut sets[at];
             if let Some(way) = set.find(line.0 as u32) {
                 self.policy.hit(&mut set.state, way);
-                return Written::InPlace;
+                return WriteOutcome::InPlace;
             }
-            let fill = Fill { mask: Cbm(u32::MAX), dirty: false, exclusive: false, age: 0, owner: 0 };
-            Written::Filled(set.fill(&mut self.policy, self.ways, line.0 as u32, fill))
+            let fill = FillState { mask: Cbm(u32::MAX), dirty: false, exclusive: false, age: 0, owner: 0 };
+            WriteOutcome::Filled(set.fill(&mut self.policy, self.ways, line.0 as u32, fill))
         })
     }
 
     /// [`TagArray::write_line`], and if the line is not there [`TagArray::fill_owned`] with a dirty line.
     #[inline]
-    pub fn write_or_fill(&mut self, line: Line, mask: Cbm, age: u8, owner: u8) -> Written {
+    pub fn write_or_fill(&mut self, line: Line, mask: Cbm, age: u8, owner: u8) -> WriteOutcome {
         self.write_or_fill_at(self.set_of(line), line, mask, age, owner)
     }
 
     #[inline(always)]
-    pub(crate) fn write_or_fill_at(&mut self, at: usize, line: Line, mask: Cbm, age: u8, owner: u8) -> Written {
+    pub(crate) fn write_or_fill_at(&mut self, at: usize, line: Line, mask: Cbm, age: u8, owner: u8) -> WriteOutcome {
         self.use_or_fill_at(at, line, mask, true, age, owner)
     }
 
@@ -397,36 +403,36 @@ impl<P: Policy> TagArray<P> {
         dirty: bool,
         age: u8,
         owner: u8,
-    ) -> Written {
+    ) -> WriteOutcome {
         with_sets!(&mut self.sets, sets => {
             let set = &mut sets[at];
             if let Some(way) = set.find(line.0 as u32) {
                 self.policy.hit(&mut set.state, way);
                 set.dirty |= u32::from(dirty) << way;
-                return Written::InPlace;
+                return WriteOutcome::InPlace;
             }
-            let fill = Fill { mask, dirty, exclusive: false, age, owner };
-            Written::Filled(set.fill(&mut self.policy, self.ways, line.0 as u32, fill))
+            let fill = FillState { mask, dirty, exclusive: false, age, owner };
+            WriteOutcome::Filled(set.fill(&mut self.policy, self.ways, line.0 as u32, fill))
         })
     }
 
     /// [`TagArray::use_or_fill`] or, of a line that is `dirty` from now on, [`TagArray::write_or_fill`] into any way; where
     /// the line is, as the number of its set times that of the ways plus its way, and what had to go if it came in.
     #[inline(always)]
-    pub(crate) fn place(&mut self, line: Line, dirty: bool) -> (usize, Written) {
+    pub(crate) fn place(&mut self, line: Line, dirty: bool) -> (usize, WriteOutcome) {
         let at = self.set_of(line);
         let (way, written) = with_sets!(&mut self.sets, sets => {
             let set = &mut sets[at];
             if let Some(way) = set.find(line.0 as u32) {
                 self.policy.hit(&mut set.state, way);
                 set.dirty |= u32::from(dirty) << way;
-                (way, Written::InPlace)
+                (way, WriteOutcome::InPlace)
             } else {
                 let all = Cbm::low(self.ways).0;
                 let tags = &set.tags;
                 // There is a way, as all are allowed.
                 let way = self.policy.victim(&mut set.state, self.ways, all, || equal_tags(tags, EMPTY)).unwrap_or(0);
-                (way, Written::Filled(Ok(set.replace(&mut self.policy, way, line.0 as u32, dirty))))
+                (way, WriteOutcome::Filled(Ok(set.replace(&mut self.policy, way, line.0 as u32, dirty))))
             }
         });
         (at * self.ways as usize + way as usize, written)
@@ -441,10 +447,10 @@ impl<P: Policy> TagArray<P> {
         mask: Cbm,
         age: u8,
         owner: u8,
-        mut each: impl FnMut(u32, Written),
+        mut each: impl FnMut(u32, WriteOutcome),
     ) {
         let line = line.0 as u32;
-        let fill = Fill { mask, dirty: true, exclusive: false, age, owner };
+        let fill = FillState { mask, dirty: true, exclusive: false, age, owner };
         with_sets!(&mut self.sets, all => {
             let row = &mut all[sets.base..sets.base + sets.round as usize];
             let mut at = sets.first;
@@ -454,9 +460,9 @@ impl<P: Policy> TagArray<P> {
                     Some(way) => {
                         self.policy.hit(&mut set.state, way);
                         set.dirty |= 1 << way;
-                        Written::InPlace
+                        WriteOutcome::InPlace
                     }
-                    None => Written::Filled(set.fill(&mut self.policy, self.ways, line, fill)),
+                    None => WriteOutcome::Filled(set.fill(&mut self.policy, self.ways, line, fill)),
                 };
                 each(i, written);
                 at = if at + 1 == sets.round { 0 } else { at + 1 };
@@ -491,7 +497,7 @@ impl<P: Policy> TagArray<P> {
     #[inline]
     pub fn fill(&mut self, line: Line, mask: Cbm, dirty: bool, exclusive: bool) -> Result<Option<Victim>, NoWay> {
         let set = self.set_of(line);
-        let fill = Fill { mask, dirty, exclusive, age: 0, owner: 0 };
+        let fill = FillState { mask, dirty, exclusive, age: 0, owner: 0 };
         with_sets!(&mut self.sets, sets => sets[set].fill(&mut self.policy, self.ways, line.0 as u32, fill))
     }
 
@@ -524,7 +530,7 @@ impl<P: Policy> TagArray<P> {
         age: u8,
         owner: u8,
     ) -> Result<Option<Victim>, NoWay> {
-        let fill = Fill { mask, dirty, exclusive: false, age, owner };
+        let fill = FillState { mask, dirty, exclusive: false, age, owner };
         with_sets!(&mut self.sets, sets => sets[set].fill(&mut self.policy, self.ways, line.0 as u32, fill))
     }
 
@@ -874,8 +880,8 @@ mod tests {
                 }
                 let there = if dirty { two.write_line(line) } else { two.use_line(line).is_some() };
                 let expected = match there {
-                    true => Written::InPlace,
-                    false => Written::Filled(two.fill(line, Cbm::low(ways), dirty, false)),
+                    true => WriteOutcome::InPlace,
+                    false => WriteOutcome::Filled(two.fill(line, Cbm::low(ways), dirty, false)),
                 };
                 let (at, written) = one.place(line, dirty);
                 prop_assert_eq!(written, expected);

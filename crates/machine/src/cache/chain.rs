@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Cbm, Clos, Line};
 
-use super::prefetcher::{Prefetcher, PrefetcherSpec, Seen};
+use super::prefetcher::{ObservedAccess, Prefetcher, PrefetcherSpec};
 use super::replacement::{AnyPolicy, OLDEST, Replacement};
 use super::{Slot, TagArray, Victim};
 use crate::MachineError;
@@ -26,7 +26,7 @@ pub const MAX_LINES: u64 = (1 << 31) - 1;
 /// What a store does to a level that has the line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Write {
+pub enum WriteHitPolicy {
     /// It makes the line dirty, which is written down when it is evicted.
     #[default]
     Back,
@@ -50,7 +50,7 @@ pub enum WriteMiss {
 /// What a class of service, or a device, may do at a level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ClassSpec {
+pub struct LevelClassSpec {
     /// The ways it may fill, as a bit mask.
     pub ways: u32,
     /// The age, 0 to 3, at which its lines come in under [`Replacement::Age`].
@@ -66,7 +66,7 @@ fn yes() -> bool {
     true
 }
 
-/// A level of a [`Chain`].
+/// A level of a [`CacheChain`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LevelSpec {
@@ -85,7 +85,7 @@ pub struct LevelSpec {
     pub replacement: Replacement,
     /// What a store does that hits.
     #[serde(default)]
-    pub write: Write,
+    pub write: WriteHitPolicy,
     /// What a store does that misses.
     #[serde(default)]
     pub write_miss: WriteMiss,
@@ -112,11 +112,11 @@ pub struct LevelSpec {
     /// By class of service. A class that is not here has class 0's; class 0 has all ways when there
     /// is none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub classes: Vec<ClassSpec>,
+    pub classes: Vec<LevelClassSpec>,
     /// Of the last level: what device writes may fill; no ways turn DDIO off, and left out it is on
     /// in all ways.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub io: Option<ClassSpec>,
+    pub io: Option<LevelClassSpec>,
 }
 
 fn one() -> u32 {
@@ -136,7 +136,7 @@ impl LevelSpec {
             slices: 1,
             hash: SliceHash::default(),
             replacement: Replacement::Lru,
-            write: Write::Back,
+            write: WriteHitPolicy::Back,
             write_miss: WriteMiss::Fetch,
             writeback_miss: WriteMiss::Validate,
             inclusion: Inclusion::NonInclusive,
@@ -152,14 +152,14 @@ impl LevelSpec {
 
 /// How often something was found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct HitCounts {
     /// There.
     pub hits: u64,
     /// Not there.
     pub misses: u64,
 }
 
-impl Found {
+impl HitCounts {
     pub(super) fn count(&mut self, hit: bool) {
         self.hits += u64::from(hit);
         self.misses += u64::from(!hit);
@@ -170,13 +170,13 @@ impl Found {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LevelCounts {
     /// Loads that arrived: of the core, of levels above that missed, of store misses that read.
-    pub loads: Found,
+    pub loads: HitCounts,
     /// Stores that arrived: of the core, or through or around the level above.
-    pub stores: Found,
+    pub stores: HitCounts,
     /// Dirty lines that arrived from above.
-    pub writebacks_in: Found,
+    pub writebacks_in: HitCounts,
     /// Prefetches of levels above that arrived.
-    pub prefetches_in: Found,
+    pub prefetches_in: HitCounts,
     /// Lines that had to go for another one.
     pub evictions: u64,
     /// Dirty lines sent down.
@@ -193,7 +193,7 @@ pub struct LevelCounts {
 
 /// What a chain has done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct ChainCounts {
     /// By level, the nearest to the core first.
     pub levels: Vec<LevelCounts>,
     /// Lines read from memory.
@@ -201,13 +201,13 @@ pub struct Counts {
     /// Lines and stores written to memory.
     pub memory_writes: u64,
     /// Device writes: in place, or not there (misses).
-    pub dma_writes: Found,
+    pub dma_writes: HitCounts,
     /// Device reads: from a cache, or from memory (misses).
-    pub dma_reads: Found,
+    pub dma_reads: HitCounts,
     /// Of a trace that names them, by class of service: loads and stores at each level that its accesses led to.
-    pub classes: Vec<Vec<Found>>,
+    pub classes: Vec<Vec<HitCounts>>,
     /// Of a trace, by level and slice: loads and stores of cores and devices; none of a level without slices.
-    pub slices: Vec<Vec<Found>>,
+    pub slices: Vec<Vec<HitCounts>>,
 }
 
 /// Who accesses a chain, and from where.
@@ -220,13 +220,13 @@ pub struct Origin {
 }
 
 #[derive(Clone, Debug)]
-struct State {
+struct ChainLevel {
     spec: LevelSpec,
     array: TagArray<AnyPolicy>,
     /// The hash, and the sets of a slice, where there are several.
     sliced: Option<(Hash, u64)>,
     /// Loads and stores by slice, where there are several.
-    by_slice: Vec<Found>,
+    by_slice: Vec<HitCounts>,
     prefetcher: Option<Prefetcher>,
     /// Of a level with a prefetcher: a bit for each way of each set, set until the line is used.
     prefetched: Vec<u32>,
@@ -234,15 +234,15 @@ struct State {
 
 /// A chain of caches. See the module header.
 #[derive(Clone, Debug)]
-pub struct Chain {
-    levels: Vec<State>,
-    counts: Counts,
+pub struct CacheChain {
+    levels: Vec<ChainLevel>,
+    counts: ChainCounts,
     asked: Vec<Line>,
 }
 
 /// What arrives at a level to be written.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Written {
+enum WrittenPart {
     /// Part of a line.
     Store,
     /// A whole line that the level above evicted.
@@ -256,19 +256,19 @@ enum Want {
     Prefetch,
 }
 
-impl Chain {
+impl CacheChain {
     /// An empty chain of `levels`, the nearest to the core first. `path` is where they stand in the
     /// scenario; `seed` is for random replacement.
     ///
     /// # Errors
     /// No level, sizes out of range, masks that the ways do not have, or policies that contradict each
     /// other; see [`MachineError`].
-    pub fn new(levels: &[LevelSpec], seed: u64, path: &str) -> Result<Chain, MachineError> {
+    pub fn new(levels: &[LevelSpec], seed: u64, path: &str) -> Result<CacheChain, MachineError> {
         check(levels, path)?;
-        let levels: Vec<State> = levels
+        let levels: Vec<ChainLevel> = levels
             .iter()
             .enumerate()
-            .map(|(i, spec)| State {
+            .map(|(i, spec)| ChainLevel {
                 array: TagArray::with_replacement(
                     spec.sets,
                     spec.ways,
@@ -278,24 +278,24 @@ impl Chain {
                 sliced: Hash::of(spec.hash, spec.slices)
                     .filter(|_| spec.slices > 1)
                     .map(|hash| (hash, spec.sets / u64::from(spec.slices))),
-                by_slice: vec![Found::default(); if spec.slices > 1 { spec.slices as usize } else { 0 }],
+                by_slice: vec![HitCounts::default(); if spec.slices > 1 { spec.slices as usize } else { 0 }],
                 prefetcher: spec.prefetcher.map(Prefetcher::new),
                 prefetched: vec![0; if spec.prefetcher.is_some() { spec.sets as usize } else { 0 }],
                 spec: spec.clone(),
             })
             .collect();
-        let counts = Counts { levels: vec![LevelCounts::default(); levels.len()], ..Counts::default() };
-        Ok(Chain { levels, counts, asked: Vec::new() })
+        let counts = ChainCounts { levels: vec![LevelCounts::default(); levels.len()], ..ChainCounts::default() };
+        Ok(CacheChain { levels, counts, asked: Vec::new() })
     }
 
     /// What it has done so far.
-    pub fn counts(&self) -> &Counts {
+    pub fn counts(&self) -> &ChainCounts {
         &self.counts
     }
 
     /// Counts from 0 again; the caches stay as they are.
     pub fn reset_counts(&mut self) {
-        self.counts = Counts { levels: vec![LevelCounts::default(); self.levels.len()], ..Counts::default() };
+        self.counts = ChainCounts { levels: vec![LevelCounts::default(); self.levels.len()], ..ChainCounts::default() };
     }
 
     /// Whether `level` has `line`. Counts nothing.
@@ -304,7 +304,7 @@ impl Chain {
     }
 
     /// Loads and stores of cores and devices by slice of `level`; none where it has none.
-    pub fn slices(&self, level: usize) -> &[Found] {
+    pub fn slices(&self, level: usize) -> &[HitCounts] {
         self.levels.get(level).map_or(&[], |l| &l.by_slice)
     }
 
@@ -339,7 +339,7 @@ impl Chain {
         let path = format!("levels[{last}].io.ways");
         let spec = self.spec_mut(last, &path)?;
         check_ways(&path, ways.0, spec.ways, true)?;
-        spec.io = Some(ClassSpec { ways: ways.0, age: spec.io().age });
+        spec.io = Some(LevelClassSpec { ways: ways.0, age: spec.io().age });
         Ok(())
     }
 
@@ -363,7 +363,7 @@ impl Chain {
 
     /// The core stores to `line`, which must be below [`MAX_LINES`].
     pub fn store(&mut self, line: Line, origin: Origin) {
-        self.write(0, line, origin, Written::Store);
+        self.write(0, line, origin, WrittenPart::Store);
     }
 
     /// A device writes the whole of `line`: in place where the last level has it, in any way; else into
@@ -384,11 +384,11 @@ impl Chain {
             Some(slot) => {
                 let level = &mut self.levels[last];
                 level.array.use_slot(slot);
-                level.array.set_dirty(slot, write == Write::Back);
-                self.counts.memory_writes += u64::from(write == Write::Through);
+                level.array.set_dirty(slot, write == WriteHitPolicy::Back);
+                self.counts.memory_writes += u64::from(write == WriteHitPolicy::Through);
             }
             None => {
-                let back = write == Write::Back && io.ways != 0;
+                let back = write == WriteHitPolicy::Back && io.ways != 0;
                 self.counts.memory_writes += u64::from(!back);
                 if io.ways != 0 {
                     self.fill_as(last, line, back, io, Origin::default());
@@ -443,13 +443,13 @@ impl Chain {
             }
         }
         if want == Want::Demand {
-            self.prefetch(at, Seen { line, site: origin.site, hit: found.is_some(), first_use }, origin);
+            self.prefetch(at, ObservedAccess { line, site: origin.site, hit: found.is_some(), first_use }, origin);
         }
         dirty
     }
 
     /// `line` is written at level `at`.
-    fn write(&mut self, at: usize, line: Line, origin: Origin, written: Written) {
+    fn write(&mut self, at: usize, line: Line, origin: Origin, written: WrittenPart) {
         let Some(level) = self.levels.get_mut(at) else {
             self.counts.memory_writes += 1;
             return;
@@ -457,18 +457,18 @@ impl Chain {
         let counts = &mut self.counts.levels[at];
         let found = level.locate(line);
         let miss = match written {
-            Written::Store => {
+            WrittenPart::Store => {
                 counts.stores.count(found.is_some());
                 level.count_slice(line, found.is_some());
                 // Only evictions fill a victim cache.
                 if level.spec.inclusion == Inclusion::Victim { WriteMiss::Around } else { level.spec.write_miss }
             }
-            Written::Whole => {
+            WrittenPart::Whole => {
                 counts.writebacks_in.count(found.is_some());
                 level.spec.writeback_miss
             }
         };
-        let back = level.spec.write == Write::Back;
+        let back = level.spec.write == WriteHitPolicy::Back;
         let mut first_use = false;
         let here = match found {
             Some(slot) => {
@@ -478,7 +478,7 @@ impl Chain {
                 if back {
                     level.array.set_dirty(slot, true);
                 }
-                if written == Written::Store {
+                if written == WrittenPart::Store {
                     first_use = level.take_prefetched(slot);
                     counts.useful_prefetches += u64::from(first_use);
                 }
@@ -499,12 +499,12 @@ impl Chain {
             self.counts.levels[at].passed_on += 1;
             self.write(at + 1, line, origin, written);
         }
-        if written == Written::Store {
-            self.prefetch(at, Seen { line, site: origin.site, hit: found.is_some(), first_use }, origin);
+        if written == WrittenPart::Store {
+            self.prefetch(at, ObservedAccess { line, site: origin.site, hit: found.is_some(), first_use }, origin);
         }
     }
 
-    fn prefetch(&mut self, at: usize, seen: Seen, origin: Origin) {
+    fn prefetch(&mut self, at: usize, seen: ObservedAccess, origin: Origin) {
         let Some(prefetcher) = &mut self.levels[at].prefetcher else { return };
         let mut asked = std::mem::take(&mut self.asked);
         asked.clear();
@@ -529,7 +529,7 @@ impl Chain {
         self.fill_as(at, line, dirty, class, origin);
     }
 
-    fn fill_as(&mut self, at: usize, line: Line, dirty: bool, class: ClassSpec, origin: Origin) {
+    fn fill_as(&mut self, at: usize, line: Line, dirty: bool, class: LevelClassSpec, origin: Origin) {
         let level = &mut self.levels[at];
         // Masks have been checked to allow some way.
         let ways = Cbm(class.ways);
@@ -556,7 +556,7 @@ impl Chain {
         }
         self.counts.levels[at].writebacks += u64::from(dirty);
         if dirty {
-            self.write(at + 1, line, origin, Written::Whole);
+            self.write(at + 1, line, origin, WrittenPart::Whole);
             return;
         }
         let Some(below) = self.levels.get_mut(at + 1) else { return };
@@ -582,7 +582,7 @@ impl Chain {
     }
 }
 
-impl State {
+impl ChainLevel {
     fn locate(&self, line: Line) -> Option<Slot> {
         if self.spec.admit_copies { self.array.find_first_of_copies(line) } else { self.find(line) }
     }
@@ -634,13 +634,13 @@ impl State {
 }
 
 impl LevelSpec {
-    fn class(&self, class: Clos) -> ClassSpec {
+    fn class(&self, class: Clos) -> LevelClassSpec {
         let own = self.classes.get(usize::from(class.0)).or(self.classes.first());
-        own.copied().unwrap_or(ClassSpec { ways: Cbm::low(self.ways).0, age: usual_age() })
+        own.copied().unwrap_or(LevelClassSpec { ways: Cbm::low(self.ways).0, age: usual_age() })
     }
 
-    fn io(&self) -> ClassSpec {
-        self.io.unwrap_or(ClassSpec { ways: Cbm::low(self.ways).0, age: usual_age() })
+    fn io(&self) -> LevelClassSpec {
+        self.io.unwrap_or(LevelClassSpec { ways: Cbm::low(self.ways).0, age: usual_age() })
     }
 
     fn moves_up(&self) -> bool {
@@ -726,7 +726,7 @@ fn check_victim(levels: &[LevelSpec], i: usize, at: &dyn Fn(&str) -> String) -> 
         let remedy = "put the prefetcher at the level above".into();
         return Err(MachineError::new(at("prefetcher"), "a prefetcher", "levels that misses fill", remedy));
     }
-    if levels[i].moves_up() && levels[..i].iter().any(|above| above.write == Write::Through) {
+    if levels[i].moves_up() && levels[..i].iter().any(|above| above.write == WriteHitPolicy::Through) {
         return Err(MachineError::new(
             at("inclusion"),
             "victim, below a write-through level",
@@ -806,7 +806,7 @@ mod tests {
 
     struct Naive {
         levels: Vec<NaiveLevel>,
-        counts: Counts,
+        counts: ChainCounts,
         now: i64,
     }
 
@@ -817,7 +817,7 @@ mod tests {
                 sets: vec![(0..i64::from(spec.ways)).map(|w| Err(w - 100)).collect(); spec.sets as usize],
                 prefetcher: spec.prefetcher.map(Prefetcher::new),
             };
-            let counts = Counts { levels: vec![LevelCounts::default(); specs.len()], ..Counts::default() };
+            let counts = ChainCounts { levels: vec![LevelCounts::default(); specs.len()], ..ChainCounts::default() };
             Naive { levels: specs.iter().map(level).collect(), counts, now: 0 }
         }
 
@@ -884,7 +884,7 @@ mod tests {
                 }
             }
             if demand {
-                self.prefetch(level, Seen { line: Line(line), site: origin.site, hit, first_use }, origin);
+                self.prefetch(level, ObservedAccess { line: Line(line), site: origin.site, hit, first_use }, origin);
             }
             goes_up_dirty
         }
@@ -902,7 +902,7 @@ mod tests {
             } else {
                 counts.stores.count(hit)
             }
-            let back = spec.write == Write::Back;
+            let back = spec.write == WriteHitPolicy::Back;
             let rule = match (whole, spec.inclusion) {
                 (true, _) => spec.writeback_miss,
                 (false, Inclusion::Victim) => WriteMiss::Around,
@@ -930,11 +930,11 @@ mod tests {
                 self.store(level + 1, line, origin, whole);
             }
             if !whole {
-                self.prefetch(level, Seen { line: Line(line), site: origin.site, hit, first_use }, origin);
+                self.prefetch(level, ObservedAccess { line: Line(line), site: origin.site, hit, first_use }, origin);
             }
         }
 
-        fn prefetch(&mut self, level: usize, seen: Seen, origin: Origin) {
+        fn prefetch(&mut self, level: usize, seen: ObservedAccess, origin: Origin) {
             let mut lines = Vec::new();
             if let Some(prefetcher) = &mut self.levels[level].prefetcher {
                 prefetcher.observe(seen, &mut lines);
@@ -952,7 +952,7 @@ mod tests {
             }
         }
 
-        fn fill(&mut self, level: usize, line: u64, dirty: bool, class: ClassSpec, origin: Origin) {
+        fn fill(&mut self, level: usize, line: u64, dirty: bool, class: LevelClassSpec, origin: Origin) {
             self.now += 1;
             let fifo = self.levels[level].spec.replacement == Replacement::Fifo;
             let of = set_of(&self.levels[level].spec, line);
@@ -1003,7 +1003,7 @@ mod tests {
             let io = spec.io();
             let hit = self.entry(last, line).is_some();
             self.counts.dma_writes.count(hit);
-            let back = spec.write == Write::Back;
+            let back = spec.write == WriteHitPolicy::Back;
             if io.ways == 0 {
                 self.remove(last, line);
             } else if hit {
@@ -1051,10 +1051,10 @@ mod tests {
         (1u64..9, 1u32..9, flags, write_miss(), write_miss(), prefetcher(), masks, slices).prop_map(
             |(sets, ways, flags, write_miss, writeback_miss, prefetcher, masks, (slices, hash))| {
                 let (fifo, through, use_on_store, inclusion, keep_on_hit) = flags;
-                let of = |mask: u32| ClassSpec { ways: (mask & Cbm::low(ways).0).max(1), age: 2 };
+                let of = |mask: u32| LevelClassSpec { ways: (mask & Cbm::low(ways).0).max(1), age: 2 };
                 LevelSpec {
                     replacement: if fifo { Replacement::Fifo } else { Replacement::Lru },
-                    write: if through { Write::Through } else { Write::Back },
+                    write: if through { WriteHitPolicy::Through } else { WriteHitPolicy::Back },
                     write_miss,
                     writeback_miss,
                     inclusion: [Inclusion::NonInclusive, Inclusion::Inclusive, Inclusion::Victim][inclusion],
@@ -1062,7 +1062,7 @@ mod tests {
                     use_on_store,
                     prefetcher,
                     classes: if masks.3 { vec![of(masks.0), of(masks.1)] } else { Vec::new() },
-                    io: masks.2.map(|ways_of_io| ClassSpec { ways: ways_of_io & Cbm::low(ways).0, age: 2 }),
+                    io: masks.2.map(|ways_of_io| LevelClassSpec { ways: ways_of_io & Cbm::low(ways).0, age: 2 }),
                     slices,
                     hash,
                     ..LevelSpec::new(sets * u64::from(slices), ways)
@@ -1075,7 +1075,7 @@ mod tests {
     fn made_valid(mut levels: Vec<LevelSpec>, copies: bool) -> Vec<LevelSpec> {
         let last = levels.len() - 1;
         for i in 0..=last {
-            let through = levels[..i].iter().any(|l| l.write == Write::Through);
+            let through = levels[..i].iter().any(|l| l.write == WriteHitPolicy::Through);
             let unread = levels[..i].iter().any(|l| l.write_miss == WriteMiss::Validate);
             let level = &mut levels[i];
             if i == 0 || level.inclusion == Inclusion::Inclusive && unread {
@@ -1104,7 +1104,7 @@ mod tests {
             ops in prop::collection::vec((0u8..16, 0u64..120, 0u8..3, 0u16..5), 1..500),
         ) {
             let mut levels = made_valid(levels, copies);
-            let mut chain = Chain::new(&levels, 0, "levels").unwrap();
+            let mut chain = CacheChain::new(&levels, 0, "levels").unwrap();
             let mut naive = Naive::new(&levels);
             for (op, line, class, site) in ops {
                 let origin = Origin { class: Clos(class), site };
@@ -1142,7 +1142,7 @@ mod tests {
                         let last = levels.len() - 1;
                         let io = Cbm(u32::from(site) & Cbm::low(levels[last].ways).0);
                         chain.set_io_ways(io).unwrap();
-                        naive.levels[last].spec.io = Some(ClassSpec { ways: io.0, age: 2 });
+                        naive.levels[last].spec.io = Some(LevelClassSpec { ways: io.0, age: 2 });
                     }
                 }
                 prop_assert_eq!(chain.counts(), &naive.counts);
@@ -1174,7 +1174,7 @@ mod tests {
             // A prefetch between the levels may push out the line that is on its way up.
             levels.iter_mut().for_each(|l| (l.write_miss, l.prefetcher) = (WriteMiss::Fetch, None));
             levels[last] = LevelSpec { inclusion: Inclusion::Inclusive, ..LevelSpec::new(4, 4) };
-            let mut chain = Chain::new(&levels, 0, "levels").unwrap();
+            let mut chain = CacheChain::new(&levels, 0, "levels").unwrap();
             for (op, line) in ops {
                 match op {
                     0..=1 => chain.load(Line(line), Origin::default()),
@@ -1193,7 +1193,7 @@ mod tests {
             ops in prop::collection::vec((any::<bool>(), 0u64..60), 1..300),
         ) {
             let victim = LevelSpec { inclusion: Inclusion::Victim, ..LevelSpec::new(2, 4) };
-            let mut chain = Chain::new(&[LevelSpec::new(2, 2), victim], 0, "levels").unwrap();
+            let mut chain = CacheChain::new(&[LevelSpec::new(2, 2), victim], 0, "levels").unwrap();
             for (store, line) in ops {
                 let line = Line(line);
                 if store { chain.store(line, Origin::default()) } else { chain.load(line, Origin::default()) }
@@ -1206,8 +1206,8 @@ mod tests {
 
     #[test]
     fn a_device_write_allocates_in_the_io_ways_only_and_hits_anywhere() {
-        let io = Some(ClassSpec { ways: 0b0011, age: 2 });
-        let mut chain = Chain::new(&[LevelSpec { io, ..LevelSpec::new(1, 4) }], 0, "levels").unwrap();
+        let io = Some(LevelClassSpec { ways: 0b0011, age: 2 });
+        let mut chain = CacheChain::new(&[LevelSpec { io, ..LevelSpec::new(1, 4) }], 0, "levels").unwrap();
         (0..4).for_each(|line| chain.load(Line(line), Origin::default()));
         (10..20).for_each(|line| chain.dma_write(Line(line)));
         // Two of the core's lines have gone for twenty device writes; a write to one left is in place.
@@ -1216,8 +1216,8 @@ mod tests {
         chain.dma_write(Line(left[0]));
         chain.dma_read(Line(99));
         assert!(!chain.has(0, Line(99)));
-        assert_eq!(chain.counts().dma_writes, Found { hits: 1, misses: 10 });
-        assert_eq!(chain.counts().dma_reads, Found { hits: 0, misses: 1 });
+        assert_eq!(chain.counts().dma_writes, HitCounts { hits: 1, misses: 10 });
+        assert_eq!(chain.counts().dma_reads, HitCounts { hits: 0, misses: 1 });
         assert_eq!(chain.counts().memory_writes, 8);
     }
 
@@ -1225,10 +1225,10 @@ mod tests {
     fn a_slice_has_its_lines_and_its_counts() {
         // Four slices of two sets: lines 0, 4, 8.. are of the first, and of these 0, 8, 16.. in one set.
         let sliced = LevelSpec { slices: 4, hash: SliceHash::Modulo, ..LevelSpec::new(8, 2) };
-        let mut chain = Chain::new(&[sliced], 0, "levels").unwrap();
+        let mut chain = CacheChain::new(&[sliced], 0, "levels").unwrap();
         [0, 8, 0, 8, 4, 1].into_iter().for_each(|line| chain.load(Line(line), Origin::default()));
         chain.dma_write(Line(1));
-        let found = |hits, misses| Found { hits, misses };
+        let found = |hits, misses| HitCounts { hits, misses };
         assert_eq!(chain.slices(0), [found(2, 3), found(1, 1), found(0, 0), found(0, 0)]);
         // A third line of the set.
         chain.load(Line(16), Origin::default());
@@ -1237,10 +1237,10 @@ mod tests {
 
     #[test]
     fn ages_protect_the_class_that_comes_in_young() {
-        let young = ClassSpec { ways: 0b1111, age: 0 };
-        let old = ClassSpec { ways: 0b1111, age: 3 };
+        let young = LevelClassSpec { ways: 0b1111, age: 0 };
+        let old = LevelClassSpec { ways: 0b1111, age: 3 };
         let spec = LevelSpec { replacement: Replacement::Age, classes: vec![young, old], ..LevelSpec::new(1, 4) };
-        let mut chain = Chain::new(&[spec], 0, "levels").unwrap();
+        let mut chain = CacheChain::new(&[spec], 0, "levels").unwrap();
         (0..3).for_each(|line| chain.load(Line(line), Origin { class: Clos(0), site: 0 }));
         (10..30).for_each(|line| chain.load(Line(line), Origin { class: Clos(1), site: 0 }));
         assert!((0..3).all(|line| chain.has(0, Line(line))));
@@ -1248,7 +1248,7 @@ mod tests {
 
     #[test]
     fn what_contradicts_itself_is_refused_with_a_remedy() {
-        let refused = |levels: &[LevelSpec]| Chain::new(levels, 0, "levels").unwrap_err().to_string();
+        let refused = |levels: &[LevelSpec]| CacheChain::new(levels, 0, "levels").unwrap_err().to_string();
         let sound = LevelSpec::new(64, 8);
         let victim = LevelSpec { inclusion: Inclusion::Victim, ..sound.clone() };
         assert_eq!(refused(&[]), "levels = no level: allowed is 1 or more (add a level)");
@@ -1261,7 +1261,7 @@ mod tests {
             "levels[0].sets = 0: allowed is 1 to 2147483647 (choose 1)"
         );
         assert_eq!(
-            refused(&[LevelSpec { classes: vec![ClassSpec { ways: 0x1ff, age: 2 }], ..sound.clone() }]),
+            refused(&[LevelSpec { classes: vec![LevelClassSpec { ways: 0x1ff, age: 2 }], ..sound.clone() }]),
             "levels[0].classes[0].ways = 0b111111111: allowed is bits of 0b11111111 \
              (there are 8 ways: try 0b11111111)"
         );
@@ -1271,7 +1271,7 @@ mod tests {
              (put a level above it, or choose another inclusion)"
         );
         assert_eq!(
-            refused(&[LevelSpec { write: Write::Through, ..sound.clone() }, victim]),
+            refused(&[LevelSpec { write: WriteHitPolicy::Through, ..sound.clone() }, victim]),
             "levels[1].inclusion = victim, below a write-through level: allowed is a victim cache that moves lines \
              up only to where they can be dirty (make the levels above write-back, or set keep_on_hit)"
         );

@@ -10,15 +10,18 @@ mod recency;
 mod replacement;
 mod simulate;
 
-pub use array::{NoWay, Slot, TagArray, Victim, Written};
+pub use array::{NoWay, Slot, TagArray, Victim, WriteOutcome};
 pub(crate) use array::{RowOfSets, equal_tags, prefetch};
 pub(crate) use chain::check_ways;
-pub use chain::{Chain, ClassSpec, Counts, Found, LevelCounts, LevelSpec, MAX_LINES, Origin, Write, WriteMiss};
+pub use chain::{
+    CacheChain, ChainCounts, HitCounts, LevelClassSpec, LevelCounts, LevelSpec, MAX_LINES, Origin, WriteHitPolicy,
+    WriteMiss,
+};
 pub use prefetcher::PrefetcherSpec;
-pub(crate) use prefetcher::{Prefetcher, Seen};
+pub(crate) use prefetcher::{ObservedAccess, Prefetcher};
 pub use recency::Vectors;
-pub use replacement::{AnyPolicy, Lru, OLDEST, Policy, Replacement};
-pub use simulate::{Sampled, SampledLevel, Trace, sample_groups, simulate, simulate_sample, simulate_with};
+pub use replacement::{AnyPolicy, Lru, OLDEST, Replacement, ReplacementPolicy};
+pub use simulate::{CacheTrace, Sampled, SampledLevel, sample_groups, simulate, simulate_sample, simulate_with};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -83,7 +83,7 @@ impl PrefetcherSpec {
 
 /// What a prefetcher is told of an access.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ObservedAccess {
     pub line: Line,
     pub site: u16,
     pub hit: bool,
@@ -125,7 +125,7 @@ impl Prefetcher {
     }
 
     /// Learns from an access and appends the lines to ask for.
-    pub(crate) fn observe(&mut self, seen: Seen, lines: &mut Vec<Line>) {
+    pub(crate) fn observe(&mut self, seen: ObservedAccess, lines: &mut Vec<Line>) {
         let line = seen.line.0;
         match self.spec {
             PrefetcherSpec::NextLine { degree } => {
@@ -160,7 +160,7 @@ impl Prefetcher {
         }
     }
 
-    fn follow(&mut self, seen: Seen, degree: i64, distance: i64, most: usize, lines: &mut Vec<Line>) {
+    fn follow(&mut self, seen: ObservedAccess, degree: i64, distance: i64, most: usize, lines: &mut Vec<Line>) {
         let line = seen.line.0;
         let known = self.streams.iter().position(|s| s.last / PAGE_LINES == line / PAGE_LINES);
         let Some(at) = known else {
@@ -210,7 +210,7 @@ mod tests {
             .iter()
             .map(|&(line, site, hit)| {
                 let mut lines = Vec::new();
-                prefetcher.observe(Seen { line: Line(line), site, hit, first_use: false }, &mut lines);
+                prefetcher.observe(ObservedAccess { line: Line(line), site, hit, first_use: false }, &mut lines);
                 lines.iter().map(|l| l.0).collect()
             })
             .collect()
@@ -225,7 +225,7 @@ mod tests {
             [vec![6, 7], none.clone(), vec![63], none]
         );
         let mut lines = Vec::new();
-        let seen = Seen { line: Line(6), site: 0, hit: true, first_use: true };
+        let seen = ObservedAccess { line: Line(6), site: 0, hit: true, first_use: true };
         Prefetcher::new(spec).observe(seen, &mut lines);
         assert_eq!(lines, [Line(7), Line(8)]);
     }

@@ -5,10 +5,10 @@
 //! misses, and the dirty lines that go, are the accesses of the next level, which keeps branches that
 //! nobody can predict out of the loops and lets each set be asked for some accesses ahead.
 //!
-//! This is a declared duplicate of [`super::Chain`] for the levels it can do, with the same counts.
+//! This is a declared duplicate of [`super::CacheChain`] for the levels it can do, with the same counts.
 
 use super::array::prefetch;
-use super::chain::{Counts, LevelCounts, LevelSpec, Write, WriteMiss};
+use super::chain::{ChainCounts, LevelCounts, LevelSpec, WriteHitPolicy, WriteMiss};
 use super::replacement::Replacement;
 use crate::divisor::Divisor;
 use crate::memory::Inclusion;
@@ -73,7 +73,7 @@ impl Vectors {
 /// Whether [`RecencyChain`] does what `levels` say, for a trace that has stores or not.
 pub(super) fn can_do(levels: &[LevelSpec], stores: bool) -> bool {
     levels.iter().all(|level| {
-        let written = level.write == Write::Back
+        let written = level.write == WriteHitPolicy::Back
             && level.write_miss == WriteMiss::Fetch
             && level.writeback_miss == WriteMiss::Validate
             && level.use_on_store;
@@ -88,7 +88,7 @@ pub(super) fn can_do(levels: &[LevelSpec], stores: bool) -> bool {
 
 /// A chain of non-inclusive LRU levels, write-back and write-allocate.
 pub(super) struct RecencyChain {
-    levels: Vec<Level>,
+    levels: Vec<RecencyLevel>,
     vectors: Vectors,
     /// What goes into a level and what comes out; [`AHEAD`] longer than what is in them.
     accesses: [Vec<u32>; 2],
@@ -96,19 +96,19 @@ pub(super) struct RecencyChain {
     memory_writes: u64,
 }
 
-struct Level {
+struct RecencyLevel {
     sets: Divisor,
     ways: u32,
     /// Tags a set: the ways rounded up to 8, 16 or 32. Those behind the ways stay empty.
     lanes: usize,
-    tags: Vec<Lanes>,
+    tags: Vec<TagLanes>,
     counts: Passed,
 }
 
 /// Aligned so that no vector spans two lines of the host's cache.
 #[derive(Clone)]
 #[repr(align(64))]
-struct Lanes(#[allow(dead_code, reason = "read and written by pointers")] [u32; 16]);
+struct TagLanes(#[allow(dead_code, reason = "read and written by pointers")] [u32; 16]);
 
 #[derive(Clone, Copy, Default)]
 struct Passed {
@@ -124,11 +124,11 @@ impl RecencyChain {
     pub(super) fn new(levels: &[LevelSpec], vectors: Vectors) -> RecencyChain {
         let level = |spec: &LevelSpec| {
             let lanes = if spec.ways <= 8 { 8 } else { spec.ways.next_power_of_two() as usize };
-            Level {
+            RecencyLevel {
                 sets: Divisor::new(spec.sets as u32),
                 ways: spec.ways,
                 lanes,
-                tags: vec![Lanes([EMPTY; 16]); (spec.sets as usize * lanes).div_ceil(16)],
+                tags: vec![TagLanes([EMPTY; 16]); (spec.sets as usize * lanes).div_ceil(16)],
                 counts: Passed::default(),
             }
         };
@@ -161,7 +161,7 @@ impl RecencyChain {
     }
 
     /// What it has done so far.
-    pub(super) fn counts(&self) -> Counts {
+    pub(super) fn counts(&self) -> ChainCounts {
         let levels = self.levels.iter().enumerate().map(|(at, level)| {
             let c = level.counts;
             let mut counts = LevelCounts::default();
@@ -176,11 +176,11 @@ impl RecencyChain {
             counts.writebacks = c.writebacks;
             counts
         });
-        Counts {
+        ChainCounts {
             levels: levels.collect(),
             memory_reads: self.memory_reads,
             memory_writes: self.memory_writes,
-            ..Counts::default()
+            ..ChainCounts::default()
         }
     }
 }
@@ -192,7 +192,7 @@ pub(super) fn access(line: u64, store: bool) -> u32 {
     line as u32 & LINE | u32::from(store) << 31
 }
 
-impl Level {
+impl RecencyLevel {
     /// Does the accesses in `from`, but for the last [`AHEAD`], and puts what the next level has to do
     /// into `to`; how many those are.
     fn pass<const STORES: bool>(&mut self, vectors: Vectors, first: bool, from: &[u32], to: &mut [u32]) -> usize {
@@ -240,7 +240,7 @@ impl Level {
     }
 
     /// # Safety
-    /// As [`Level::pass_with`], and `set_of` gives sets that there are.
+    /// As [`RecencyLevel::pass_with`], and `set_of` gives sets that there are.
     #[inline(always)]
     unsafe fn pass_by<K: Kernel, const STORES: bool>(
         &mut self,
@@ -385,13 +385,13 @@ impl<const N: usize> Kernel for Portable<N> {
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::{DIRTY, Kernel, LINE, Level, SHIFTED};
+    use super::{DIRTY, Kernel, LINE, RecencyLevel, SHIFTED};
 
     /// # Safety
-    /// The host has these features; the level has `N` lanes; see [`Level::pass_with`].
+    /// The host has these features; the level has `N` lanes; see [`RecencyLevel::pass_with`].
     #[target_feature(enable = "avx2,bmi1")]
     pub(super) unsafe fn avx2<const STORES: bool, const N: usize>(
-        level: &mut Level,
+        level: &mut RecencyLevel,
         first: bool,
         from: &[u32],
         to: &mut [u32],
@@ -401,10 +401,10 @@ mod x86 {
     }
 
     /// # Safety
-    /// The host has these features; the level has `N` lanes; see [`Level::pass_with`].
+    /// The host has these features; the level has `N` lanes; see [`RecencyLevel::pass_with`].
     #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx2,bmi1")]
     pub(super) unsafe fn avx512<const STORES: bool, const N: usize>(
-        level: &mut Level,
+        level: &mut RecencyLevel,
         first: bool,
         from: &[u32],
         to: &mut [u32],

@@ -40,7 +40,7 @@ pub enum Replacement {
 pub const OLDEST: u8 = 3;
 
 /// What a [`super::TagArray`] asks of a policy. `state` is the set's: a byte for each way.
-pub trait Policy {
+pub trait ReplacementPolicy {
     /// The state of an empty set.
     fn initial<const N: usize>() -> [u8; N];
     /// The line in `way` is used.
@@ -64,7 +64,7 @@ pub trait Policy {
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Lru;
 
-impl Policy for Lru {
+impl ReplacementPolicy for Lru {
     #[inline(always)]
     fn initial<const N: usize>() -> [u8; N] {
         ranks::initial()
@@ -128,7 +128,7 @@ impl AnyPolicy {
     }
 }
 
-impl Policy for AnyPolicy {
+impl ReplacementPolicy for AnyPolicy {
     fn initial<const N: usize>() -> [u8; N] {
         // What the unordered policies keep is written by the fills before it is read.
         ranks::initial()

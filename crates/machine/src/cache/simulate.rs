@@ -1,7 +1,7 @@
 //! Traces through chains of caches: addresses in, counts out.
 //!
 //! Chains that [`super::recency`] can do run there, at some ten nanoseconds an access or less; the
-//! others run through [`Chain`]. The counts are the same. A chain may also be given a sample of its sets
+//! others run through [`CacheChain`]. The counts are the same. A chain may also be given a sample of its sets
 //! only, with the error that this makes (Kessler, Hill and Wood, IEEE Transactions on Computers 1994, "A
 //! comparison of trace-sampling techniques for multi-megabyte caches").
 
@@ -10,14 +10,14 @@ use std::collections::HashMap;
 use stats::student_quantile;
 use units::{CLASSES, Clos, DEVICE, LINE_BYTES, Line};
 
-use super::chain::{Chain, Counts, Found, LevelSpec, MAX_LINES, Origin, check};
+use super::chain::{CacheChain, ChainCounts, HitCounts, LevelSpec, MAX_LINES, Origin, check};
 use super::recency::{self, BLOCK, RecencyChain, Vectors};
 use super::replacement::AnyPolicy;
 use crate::MachineError;
 
 /// The accesses of one core, and of devices beside it. An access that crosses a line counts as one to its first line.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Trace<'a> {
+pub struct CacheTrace<'a> {
     /// Byte addresses.
     pub addresses: &'a [u64],
     /// Which of them are stores, as many as there are addresses; all are loads when left out.
@@ -38,19 +38,19 @@ pub struct Trace<'a> {
 /// not fit 31 bits, in a way that keeps the set of each, and its page.
 ///
 /// ```
-/// use machine::cache::{LevelSpec, Trace, simulate};
+/// use machine::cache::{LevelSpec, CacheTrace, simulate};
 ///
 /// // 32 KiB of 8 ways, and twice over 64 KiB: LRU keeps nothing that comes again.
 /// let addresses: Vec<u64> = (0..2048).map(|i| i % 1024 * 64).collect();
-/// let counts = simulate(&[LevelSpec::new(64, 8)], &Trace { addresses: &addresses, ..Trace::default() }, 0)?;
+/// let counts = simulate(&[LevelSpec::new(64, 8)], &CacheTrace { addresses: &addresses, ..CacheTrace::default() }, 0)?;
 /// assert_eq!((counts.levels[0].loads.hits, counts.memory_reads), (0, 2048));
 /// # Ok::<(), machine::MachineError>(())
 /// ```
 ///
 /// # Errors
-/// As [`Chain::new`]; `is_write` or `sites` of another length than `addresses`; addresses that are
+/// As [`CacheChain::new`]; `is_write` or `sites` of another length than `addresses`; addresses that are
 /// spread so widely that they cannot be counted anew.
-pub fn simulate(levels: &[LevelSpec], trace: &Trace, seed: u64) -> Result<Counts, MachineError> {
+pub fn simulate(levels: &[LevelSpec], trace: &CacheTrace, seed: u64) -> Result<ChainCounts, MachineError> {
     simulate_with(levels, trace, seed, Vectors::detect())
 }
 
@@ -58,7 +58,12 @@ pub fn simulate(levels: &[LevelSpec], trace: &Trace, seed: u64) -> Result<Counts
 ///
 /// # Errors
 /// As [`simulate`].
-pub fn simulate_with(levels: &[LevelSpec], trace: &Trace, seed: u64, vectors: Vectors) -> Result<Counts, MachineError> {
+pub fn simulate_with(
+    levels: &[LevelSpec],
+    trace: &CacheTrace,
+    seed: u64,
+    vectors: Vectors,
+) -> Result<ChainCounts, MachineError> {
     check(levels, "levels")?;
     trace.check()?;
     let vectors = if Vectors::all().contains(&vectors) { vectors } else { Vectors::detect() };
@@ -80,7 +85,7 @@ pub fn simulate_with(levels: &[LevelSpec], trace: &Trace, seed: u64, vectors: Ve
     fast.ok_or_else(too_wide)
 }
 
-impl Trace<'_> {
+impl CacheTrace<'_> {
     fn check(&self) -> Result<(), MachineError> {
         let n = self.addresses.len();
         let lengths = [
@@ -115,7 +120,7 @@ fn loads(
     addresses: &[u64],
     vectors: Vectors,
     mut number: impl FnMut(u64) -> u64,
-) -> Option<Counts> {
+) -> Option<ChainCounts> {
     let mut chain = RecencyChain::new(levels, vectors);
     for block in addresses.chunks(BLOCK) {
         let mut most = 0;
@@ -141,7 +146,7 @@ fn loads_and_stores(
     is_write: &[bool],
     vectors: Vectors,
     mut number: impl FnMut(u64) -> u64,
-) -> Option<Counts> {
+) -> Option<ChainCounts> {
     let mut chain = RecencyChain::new(levels, vectors);
     for (block, is_write) in addresses.chunks(BLOCK).zip(is_write.chunks(BLOCK)) {
         let mut most = 0;
@@ -160,12 +165,12 @@ fn loads_and_stores(
     Some(chain.counts())
 }
 
-fn through_chain(levels: &[LevelSpec], trace: &Trace, seed: u64) -> Result<Counts, MachineError> {
-    let mut chain = Chain::new(levels, seed, "levels")?;
+fn through_chain(levels: &[LevelSpec], trace: &CacheTrace, seed: u64) -> Result<ChainCounts, MachineError> {
+    let mut chain = CacheChain::new(levels, seed, "levels")?;
     let fits = trace.addresses.iter().all(|address| address / LINE_BYTES < MAX_LINES);
     let mut renumber = if fits { None } else { Some(Renumber::new(levels)?) };
-    let mut classes: Vec<Vec<Found>> = Vec::new();
-    let mut before: Vec<Found> = Vec::new();
+    let mut classes: Vec<Vec<HitCounts>> = Vec::new();
+    let mut before: Vec<HitCounts> = Vec::new();
     for (i, address) in trace.addresses.iter().enumerate() {
         let mut line = address / LINE_BYTES;
         if let Some(renumber) = &mut renumber {
@@ -199,7 +204,7 @@ fn through_chain(levels: &[LevelSpec], trace: &Trace, seed: u64) -> Result<Count
                 }
                 let class = usize::from(class);
                 if classes.len() <= class {
-                    classes.resize(class + 1, vec![Found::default(); levels.len()]);
+                    classes.resize(class + 1, vec![HitCounts::default(); levels.len()]);
                 }
                 for ((of_class, now), before) in classes[class].iter_mut().zip(&chain.counts().levels).zip(&before) {
                     let now = arrived(now);
@@ -210,13 +215,13 @@ fn through_chain(levels: &[LevelSpec], trace: &Trace, seed: u64) -> Result<Count
         }
     }
     let slices = (0..levels.len()).map(|level| chain.slices(level).to_vec()).collect();
-    Ok(Counts { classes, slices, ..chain.counts().clone() })
+    Ok(ChainCounts { classes, slices, ..chain.counts().clone() })
 }
 
 /// Loads and stores that arrived at a level.
-fn arrived(level: &super::LevelCounts) -> Found {
+fn arrived(level: &super::LevelCounts) -> HitCounts {
     let (loads, stores) = (level.loads, level.stores);
-    Found { hits: loads.hits + stores.hits, misses: loads.misses + stores.misses }
+    HitCounts { hits: loads.hits + stores.hits, misses: loads.misses + stores.misses }
 }
 
 /// Lines counted anew, so that they are below [`MAX_LINES`]: stretches of the address space in the
@@ -318,7 +323,7 @@ pub fn sample_groups(levels: &[LevelSpec]) -> Result<u64, MachineError> {
 /// groups.
 pub fn simulate_sample(
     levels: &[LevelSpec],
-    trace: &Trace,
+    trace: &CacheTrace,
     groups: u64,
     seed: u64,
 ) -> Result<(Vec<SampledLevel>, u64), MachineError> {
@@ -361,9 +366,9 @@ pub fn simulate_sample(
         levels.iter().map(|level| LevelSpec { sets: level.sets / all, ..level.clone() }).collect();
     let drawn = draw(all, groups, seed);
     let parts = if all.is_power_of_two() {
-        Part::of(trace, all, &drawn, |line| (line >> all.trailing_zeros(), line & (all - 1)))
+        GroupAccesses::of(trace, all, &drawn, |line| (line >> all.trailing_zeros(), line & (all - 1)))
     } else {
-        Part::of(trace, all, &drawn, |line| (line / all, line % all))
+        GroupAccesses::of(trace, all, &drawn, |line| (line / all, line % all))
     };
     let mut counts = Vec::with_capacity(drawn.len());
     for (part, group) in parts.iter().zip(drawn) {
@@ -401,23 +406,23 @@ fn draw(all: u64, n: u64, seed: u64) -> Vec<u64> {
 
 /// The accesses of one group, with lines that count within it.
 #[derive(Clone, Default)]
-struct Part {
+struct GroupAccesses {
     addresses: Vec<u64>,
     is_write: Vec<bool>,
     sites: Vec<u16>,
 }
 
-impl Part {
+impl GroupAccesses {
     /// Of the groups in `drawn`, of `all`. `split` gives the number of a line within its group, and the
     /// group.
-    fn of(trace: &Trace, all: u64, drawn: &[u64], split: impl Fn(u64) -> (u64, u64)) -> Vec<Part> {
-        let mut parts = vec![Part::default(); drawn.len()];
+    fn of(trace: &CacheTrace, all: u64, drawn: &[u64], split: impl Fn(u64) -> (u64, u64)) -> Vec<GroupAccesses> {
+        let mut parts = vec![GroupAccesses::default(); drawn.len()];
         let mut part_of = vec![None; all as usize];
         drawn.iter().enumerate().for_each(|(part, &group)| part_of[group as usize] = Some(part));
         for (i, address) in trace.addresses.iter().enumerate() {
             let (line, group) = split(address / LINE_BYTES);
             if let Some(part) = part_of[group as usize] {
-                let part: &mut Part = &mut parts[part];
+                let part: &mut GroupAccesses = &mut parts[part];
                 part.addresses.push(line * LINE_BYTES);
                 part.is_write.extend(trace.is_write.map(|w| w[i]));
                 part.sites.extend(trace.sites.map(|s| s[i]));
@@ -426,8 +431,8 @@ impl Part {
         parts
     }
 
-    fn trace(&self, whole: &Trace) -> Trace<'_> {
-        Trace {
+    fn trace(&self, whole: &CacheTrace) -> CacheTrace<'_> {
+        CacheTrace {
             addresses: &self.addresses,
             is_write: whole.is_write.map(|_| self.is_write.as_slice()),
             sites: whole.sites.map(|_| self.sites.as_slice()),
@@ -462,8 +467,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn chain_counts(levels: &[LevelSpec], lines: &[(u64, bool)], stores: bool) -> Counts {
-        let mut chain = Chain::new(levels, 0, "levels").unwrap();
+    fn chain_counts(levels: &[LevelSpec], lines: &[(u64, bool)], stores: bool) -> ChainCounts {
+        let mut chain = CacheChain::new(levels, 0, "levels").unwrap();
         for &(line, store) in lines {
             if store && stores {
                 chain.store(Line(line), Origin::default());
@@ -494,7 +499,7 @@ mod tests {
             let addresses: Vec<u64> = lines.iter().map(|l| place(l.0) * 64 + l.0 % 64).collect();
             let is_write: Vec<bool> = lines.iter().map(|l| l.1).collect();
             let trace =
-                Trace { addresses: &addresses, is_write: stores.then_some(is_write.as_slice()), ..Trace::default() };
+                CacheTrace { addresses: &addresses, is_write: stores.then_some(is_write.as_slice()), ..CacheTrace::default() };
             for vectors in Vectors::all() {
                 prop_assert_eq!(&simulate_with(&levels, &trace, 0, vectors).unwrap(), &expected, "{:?}", vectors);
             }
@@ -528,7 +533,7 @@ mod tests {
             let expected = chain_counts(&levels, &lines, true);
             let addresses: Vec<u64> = lines.iter().map(|l| l.0 * 64).collect();
             let is_write: Vec<bool> = lines.iter().map(|l| l.1).collect();
-            let trace = Trace { addresses: &addresses, is_write: Some(&is_write), ..Trace::default() };
+            let trace = CacheTrace { addresses: &addresses, is_write: Some(&is_write), ..CacheTrace::default() };
             let (sampled, all) = simulate_sample(&levels, &trace, groups, 0).unwrap();
             prop_assert_eq!(all, groups);
             for (sampled, counts) in sampled.iter().zip(&expected.levels) {
@@ -555,7 +560,7 @@ mod tests {
             let mut random = AnyPolicy::new(super::super::Replacement::Random, run);
             let mut line = || (0..3).map(|_| u64::from(random.draw(1400))).min().unwrap_or(0);
             let addresses: Vec<u64> = (0..20_000).map(|_| line() * 64).collect();
-            let trace = Trace { addresses: &addresses, ..Trace::default() };
+            let trace = CacheTrace { addresses: &addresses, ..CacheTrace::default() };
             let whole = simulate(&levels, &trace, 0).unwrap();
             let (sampled, _) = simulate_sample(&levels, &trace, 16, run).unwrap();
             let misses = whole.levels[1].loads.misses as f64;
@@ -569,18 +574,18 @@ mod tests {
     fn traces_that_cannot_be_are_refused_with_a_remedy() {
         let levels = [LevelSpec::new(64, 8)];
         let is_write = [true];
-        let trace = Trace { addresses: &[0, 64], is_write: Some(&is_write), ..Trace::default() };
+        let trace = CacheTrace { addresses: &[0, 64], is_write: Some(&is_write), ..CacheTrace::default() };
         assert_eq!(
             simulate(&levels, &trace, 0).unwrap_err().to_string(),
             "is_write = 1 values: allowed is 2 values (give one for each address, or leave it out)"
         );
-        let trace = Trace { addresses: &[0], ..Trace::default() };
+        let trace = CacheTrace { addresses: &[0], ..CacheTrace::default() };
         assert_eq!(
             simulate_sample(&levels, &trace, 65, 0).unwrap_err().to_string(),
             "groups = 65: allowed is 2 to 64, the greatest common divisor of the levels' sets (choose 64)"
         );
         let odd = [LevelSpec::new((1 << 20) - 1, 1), LevelSpec::new((1 << 20) - 3, 1)];
-        let trace = Trace { addresses: &[u64::MAX], ..Trace::default() };
+        let trace = CacheTrace { addresses: &[u64::MAX], ..CacheTrace::default() };
         assert!(simulate(&odd, &trace, 0).unwrap_err().to_string().starts_with("addresses = "));
     }
 
@@ -590,18 +595,18 @@ mod tests {
             ops in prop::collection::vec((0u64..400, any::<bool>(), prop::sample::select(vec![0u8, 1, 5, DEVICE])), 1..400),
             slices in prop::sample::select(vec![1u32, 4]),
         ) {
-            let classes = [0x0f, 0xf0].map(|ways| super::super::ClassSpec { ways, age: 2 }).to_vec();
-            let io = Some(super::super::ClassSpec { ways: 0b1100_0000, age: 2 });
+            let classes = [0x0f, 0xf0].map(|ways| super::super::LevelClassSpec { ways, age: 2 }).to_vec();
+            let io = Some(super::super::LevelClassSpec { ways: 0b1100_0000, age: 2 });
             let last = LevelSpec { slices, classes, io, ..LevelSpec::new(16, 8) };
             let levels = [LevelSpec::new(4, 2), last];
             let addresses: Vec<u64> = ops.iter().map(|op| op.0 * 64).collect();
             let is_write: Vec<bool> = ops.iter().map(|op| op.1).collect();
             let origins: Vec<u8> = ops.iter().map(|op| op.2).collect();
-            let trace = Trace {
-                addresses: &addresses, is_write: Some(&is_write), origins: Some(&origins), ..Trace::default()
+            let trace = CacheTrace {
+                addresses: &addresses, is_write: Some(&is_write), origins: Some(&origins), ..CacheTrace::default()
             };
             let counts = simulate(&levels, &trace, 0).unwrap();
-            let mut chain = Chain::new(&levels, 0, "levels").unwrap();
+            let mut chain = CacheChain::new(&levels, 0, "levels").unwrap();
             for (line, write, origin) in ops {
                 let line = Line(line);
                 match (origin, write) {
@@ -626,7 +631,7 @@ mod tests {
     fn origins_that_cannot_be_are_named() {
         let levels = [LevelSpec::new(64, 8)];
         let refused = |origins: &[u8]| {
-            let trace = Trace { addresses: &[0, 64], origins: Some(origins), ..Trace::default() };
+            let trace = CacheTrace { addresses: &[0, 64], origins: Some(origins), ..CacheTrace::default() };
             simulate(&levels, &trace, 0).unwrap_err().to_string()
         };
         assert_eq!(
@@ -634,11 +639,11 @@ mod tests {
             "origins[1] = 16: allowed is a class of service, 0 to 15, or 255 of a device (processors have up to 16 classes)"
         );
         assert!(refused(&[DEVICE]).starts_with("origins = 1 values: allowed is 2 values"));
-        let trace = Trace { addresses: &[0, 64], origins: Some(&[0, DEVICE]), ..Trace::default() };
+        let trace = CacheTrace { addresses: &[0, 64], origins: Some(&[0, DEVICE]), ..CacheTrace::default() };
         let sampled = |levels: &[LevelSpec], trace| simulate_sample(levels, trace, 2, 0).unwrap_err().to_string();
         assert!(sampled(&levels, &trace).starts_with("origins = devices and classes of service in a sample of sets"));
         let sliced = [LevelSpec { slices: 4, ..LevelSpec::new(64, 8) }];
-        let trace = Trace { origins: None, ..trace };
+        let trace = CacheTrace { origins: None, ..trace };
         assert!(sampled(&sliced, &trace).starts_with("levels[0].slices = 4: allowed is 1 in a sample of sets"));
     }
 }

@@ -2,9 +2,9 @@
 
 use units::{Cbm, Line};
 
-use super::moves::{Fault, Move, Source, Steps};
+use super::moves::{DataSource, Fault, Move, Steps};
 use super::table::IndexTable;
-use crate::cache::{NoWay, TagArray, Victim, Written};
+use crate::cache::{NoWay, TagArray, Victim, WriteOutcome};
 
 const ALL_WAYS: Cbm = Cbm(u32::MAX);
 
@@ -43,26 +43,26 @@ impl CopyCache {
         self.tags.find(line).is_some()
     }
 
-    /// Reads `line`; says who has its data, which are in the cache afterwards, as [`Source::Table`]'s
+    /// Reads `line`; says who has its data, which are in the cache afterwards, as [`DataSource::Table`]'s
     /// `src` or as `line`.
     #[inline]
-    pub fn read(&mut self, line: Line, steps: &mut impl Steps) -> Source {
+    pub fn read(&mut self, line: Line, steps: &mut impl Steps) -> DataSource {
         if let Some((src, place)) = self.table.as_ref().and_then(|t| t.source(line)) {
             steps.push(Move::Search { place });
             self.tags.use_line(src);
-            return Source::Table { src };
+            return DataSource::Table { src };
         }
-        let Written::Filled(victim) = self.tags.use_or_fill(line) else { return Source::Cache };
+        let WriteOutcome::Filled(victim) = self.tags.use_or_fill(line) else { return DataSource::Cache };
         self.evict(victim, steps);
         steps.push(Move::Fill(line));
-        Source::Memory
+        DataSource::Memory
     }
 
     /// Writes some of `line`, which is in the cache afterwards; says whether it was before.
     #[inline]
     pub fn write(&mut self, line: Line, steps: &mut impl Steps) -> bool {
         self.own(line, steps);
-        let Written::Filled(victim) = self.tags.write_or_fill(line, ALL_WAYS, 0, 0) else { return true };
+        let WriteOutcome::Filled(victim) = self.tags.write_or_fill(line, ALL_WAYS, 0, 0) else { return true };
         self.evict(victim, steps);
         steps.push(Move::Fill(line));
         false
@@ -74,7 +74,7 @@ impl CopyCache {
         if let Some(table) = &mut self.table {
             table.before_overwrite(line, steps);
         }
-        if let Written::Filled(victim) = self.tags.write_or_fill(line, ALL_WAYS, 0, 0) {
+        if let WriteOutcome::Filled(victim) = self.tags.write_or_fill(line, ALL_WAYS, 0, 0) {
             self.evict(victim, steps);
         }
     }
@@ -100,7 +100,7 @@ impl CopyCache {
         if self.fault != Fault::KeepTargetCached && self.tags.remove(dst).is_some() {
             steps.push(Move::Drop(dst));
         }
-        if let Written::Filled(victim) = self.tags.use_or_fill(src) {
+        if let WriteOutcome::Filled(victim) = self.tags.use_or_fill(src) {
             self.evict(victim, steps);
             steps.push(Move::Fill(src));
         }

@@ -2,8 +2,8 @@
 
 use units::{CoreId, Line};
 
-use super::instruction::Piece;
-use super::moves::{Fault, Move, Moves, Source};
+use super::instruction::CopyPiece;
+use super::moves::{DataSource, Fault, Move, Moves};
 use super::spec::{CopyInstruction, CopySystemSpec};
 use super::system::CopySystem;
 use crate::MachineError;
@@ -71,11 +71,11 @@ impl Functional {
         self.apply();
         let here = addr..addr + bytes;
         if let Some(l1) = self.l1.get(core.0 as usize) {
-            self.table_hits += u64::from(matches!(source, Source::Table { .. }));
+            self.table_hits += u64::from(matches!(source, DataSource::Table { .. }));
             return &l1[here];
         }
         match source {
-            Source::Table { src } => {
+            DataSource::Table { src } => {
                 self.table_hits += 1;
                 let at = src.0 as usize * self.line + addr % self.line;
                 &self.shared[at..at + bytes]
@@ -109,15 +109,15 @@ impl Functional {
         let mut register = [0; MOST_LINE];
         for piece in plan {
             match piece {
-                Piece::Line { src, dst } if self.system.copy(Line(src), Line(dst), &mut self.moves) => {
+                CopyPiece::Line { src, dst } if self.system.copy(Line(src), Line(dst), &mut self.moves) => {
                     self.by_table += 1;
                     self.apply();
                 }
-                Piece::Line { src, dst } => {
+                CopyPiece::Line { src, dst } => {
                     let (line, bytes) = (self.line as u64, self.line);
                     self.move_piece(core, (src * line) as usize, (dst * line) as usize, &mut register[..bytes]);
                 }
-                Piece::Software { src, dst, bytes } => {
+                CopyPiece::Software { src, dst, bytes } => {
                     self.move_piece(core, src as usize, dst as usize, &mut register[..bytes as usize]);
                 }
             }

@@ -4,7 +4,7 @@ use super::spec::CopyInstruction;
 
 /// A part of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Piece {
+pub enum CopyPiece {
     /// A whole line for the table, by line numbers.
     Line {
         /// From.
@@ -23,12 +23,12 @@ pub enum Piece {
     },
 }
 
-impl Piece {
+impl CopyPiece {
     /// First byte from, first byte to, and how many, with lines of `line` bytes.
     pub fn span(self, line: u64) -> (u64, u64, u64) {
         match self {
-            Piece::Line { src, dst } => (src * line, dst * line, line),
-            Piece::Software { src, dst, bytes } => (src, dst, bytes),
+            CopyPiece::Line { src, dst } => (src * line, dst * line, line),
+            CopyPiece::Software { src, dst, bytes } => (src, dst, bytes),
         }
     }
 
@@ -44,17 +44,17 @@ impl CopyInstruction {
     ///
     /// Overlapping copies are those of memmove: a copy upwards begins at the end. Each piece is
     /// loaded before it is stored, so pieces in this order never read what an earlier one wrote.
-    pub fn plan(&self, src: u64, dst: u64, bytes: u64, line: u64) -> Plan {
+    pub fn plan(&self, src: u64, dst: u64, bytes: u64, line: u64) -> CopyPlan {
         let takes = (self.least..=self.most).contains(&bytes);
         let table = takes && src % line == dst % line;
         let down = dst <= src || dst >= src.saturating_add(bytes);
-        Plan { src, dst, bytes, line, table, down }
+        CopyPlan { src, dst, bytes, line, table, down }
     }
 }
 
 /// The pieces of a copy in the order in which they are made.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub struct CopyPlan {
     src: u64,
     dst: u64,
     bytes: u64,
@@ -63,44 +63,44 @@ pub struct Plan {
     down: bool,
 }
 
-impl Plan {
+impl CopyPlan {
     /// All pieces by software.
-    pub fn by_software(mut self) -> Plan {
+    pub fn by_software(mut self) -> CopyPlan {
         self.table = false;
         self
     }
 
     /// In the order of addresses, whether they overlap or not.
-    pub(super) fn upwards(mut self) -> Plan {
+    pub(super) fn upwards(mut self) -> CopyPlan {
         self.down = true;
         self
     }
 
     /// By the table, whatever the alignment.
-    pub(super) fn unaligned(mut self) -> Plan {
+    pub(super) fn unaligned(mut self) -> CopyPlan {
         self.table = true;
         self
     }
 
-    fn piece(&self, src: u64, dst: u64, bytes: u64) -> Piece {
+    fn piece(&self, src: u64, dst: u64, bytes: u64) -> CopyPiece {
         let whole = self.table && bytes == self.line;
         if whole {
-            Piece::Line { src: src / self.line, dst: dst / self.line }
+            CopyPiece::Line { src: src / self.line, dst: dst / self.line }
         } else {
-            Piece::Software { src, dst, bytes }
+            CopyPiece::Software { src, dst, bytes }
         }
     }
 }
 
-impl Iterator for Plan {
-    type Item = Piece;
+impl Iterator for CopyPlan {
+    type Item = CopyPiece;
 
     #[inline]
-    fn next(&mut self) -> Option<Piece> {
+    fn next(&mut self) -> Option<CopyPiece> {
         if self.bytes == 0 {
             return None;
         }
-        let Plan { src, dst, bytes: left, line, table, down } = *self;
+        let CopyPlan { src, dst, bytes: left, line, table, down } = *self;
         if down {
             let room = |at: u64| line - at % line;
             let bytes = left.min(room(dst)).min(if table { line } else { room(src) });
@@ -122,13 +122,13 @@ mod tests {
 
     #[test]
     fn lines_go_to_the_table_and_ends_to_software() {
-        let plan: Vec<Piece> = CopyInstruction::default().plan(60, 1084, 200, 64).collect();
+        let plan: Vec<CopyPiece> = CopyInstruction::default().plan(60, 1084, 200, 64).collect();
         let expected = [
-            Piece::Software { src: 60, dst: 1084, bytes: 4 },
-            Piece::Line { src: 1, dst: 17 },
-            Piece::Line { src: 2, dst: 18 },
-            Piece::Line { src: 3, dst: 19 },
-            Piece::Software { src: 256, dst: 1280, bytes: 4 },
+            CopyPiece::Software { src: 60, dst: 1084, bytes: 4 },
+            CopyPiece::Line { src: 1, dst: 17 },
+            CopyPiece::Line { src: 2, dst: 18 },
+            CopyPiece::Line { src: 3, dst: 19 },
+            CopyPiece::Software { src: 256, dst: 1280, bytes: 4 },
         ];
         assert_eq!(plan, expected);
     }
@@ -137,7 +137,7 @@ mod tests {
     fn sizes_outside_the_hardware_and_other_alignments_are_software() {
         let instruction = CopyInstruction { least: 128, most: 256 };
         let software = |src, dst, bytes| {
-            instruction.plan(src, dst, bytes, 64).all(|piece| matches!(piece, Piece::Software { .. }))
+            instruction.plan(src, dst, bytes, 64).all(|piece| matches!(piece, CopyPiece::Software { .. }))
         };
         assert!(software(0, 1024, 64) && software(0, 1024, 320) && software(8, 1024, 128));
         assert!(!software(0, 1024, 128) && !software(0, 1024, 256));
@@ -155,8 +155,8 @@ mod tests {
             expected.copy_within(src as usize..(src + bytes) as usize, dst as usize);
             for piece in (CopyInstruction { least, most: 300 }).plan(src, dst, bytes, line) {
                 let (s, d, n) = match piece {
-                    Piece::Line { src, dst } => (src * line, dst * line, line),
-                    Piece::Software { src, dst, bytes } => {
+                    CopyPiece::Line { src, dst } => (src * line, dst * line, line),
+                    CopyPiece::Software { src, dst, bytes } => {
                         prop_assert!(src % line + bytes <= line && dst % line + bytes <= line);
                         (src, dst, bytes)
                     }

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use stats::{Path, Reason};
 use units::{Addr, CoreId, Frequency, Line, Ps};
 
-use super::instruction::Piece;
-use super::moves::{Move, Source, Steps};
+use super::instruction::CopyPiece;
+use super::moves::{DataSource, Move, Steps};
 use super::spec::{CopyInstruction, CopySystemSpec};
 use super::system::CopySystem;
 use crate::{MachineError, Response, Served};
@@ -17,7 +17,7 @@ use crate::{MachineError, Response, Served};
 /// How the entries of a congruence class are searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Search {
+pub enum EntrySearch {
     /// One entry after the other, each in the time of a fill or hit.
     Sequential,
     /// All at once, by a content-addressable memory.
@@ -46,9 +46,9 @@ pub struct CopyCosts {
     /// Finding that a written line is a source or a target.
     pub touch: u32,
     /// How a class is searched for a free entry. The paper fills sequentially.
-    pub fill_search: Search,
+    pub fill_search: EntrySearch,
     /// How a class is searched for a target. The paper has a CAM.
-    pub hit_search: Search,
+    pub hit_search: EntrySearch,
     /// Writing a line to memory, as the CPU sees it: table 2 has the L2's access time, 240 is that of
     /// memory.
     pub write_back: u32,
@@ -68,8 +68,8 @@ impl Default for CopyCosts {
             fill: 2,
             hit: 2,
             touch: 2,
-            fill_search: Search::Sequential,
-            hit_search: Search::Cam,
+            fill_search: EntrySearch::Sequential,
+            hit_search: EntrySearch::Cam,
             write_back: 15,
             write_buffer: 8,
         }
@@ -113,7 +113,7 @@ pub struct CopyLevel {
     /// Lines are powers of two.
     shift: u32,
     instruction: CopyInstruction,
-    costs: Clocks,
+    costs: CopyClocks,
     due: Vec<Due>,
     /// When the memory bus is free.
     bus_free: Ps,
@@ -125,7 +125,7 @@ pub struct CopyLevel {
 
 /// [`CopyCosts`] in time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clocks {
+pub(super) struct CopyClocks {
     pub clock: Ps,
     pub l1: Ps,
     pub shared: Ps,
@@ -134,8 +134,8 @@ pub(super) struct Clocks {
     fill: Ps,
     hit: Ps,
     touch: Ps,
-    fill_search: Search,
-    hit_search: Search,
+    fill_search: EntrySearch,
+    hit_search: EntrySearch,
     write_back: Ps,
     buffer: usize,
 }
@@ -166,18 +166,18 @@ impl Steps for Vec<Due> {
 }
 
 /// What an access was spent on: a [`Path`], or nothing where only its end is asked for.
-trait Account: Default {
+trait CopyAccount: Default {
     fn push(&mut self, reason: Reason, time: Ps);
 }
 
-impl Account for Path {
+impl CopyAccount for Path {
     #[inline]
     fn push(&mut self, reason: Reason, time: Ps) {
         Path::push(self, reason, time);
     }
 }
 
-impl Account for () {
+impl CopyAccount for () {
     #[inline(always)]
     fn push(&mut self, _: Reason, _: Ps) {}
 }
@@ -188,7 +188,7 @@ struct Spent<A> {
     account: A,
 }
 
-impl<A: Account> Spent<A> {
+impl<A: CopyAccount> Spent<A> {
     #[inline(always)]
     fn new(now: Ps) -> Spent<A> {
         Spent { at: now, account: A::default() }
@@ -214,7 +214,7 @@ impl CopyLevel {
     pub fn new(spec: &CopySystemSpec, costs: &CopyCosts) -> Result<CopyLevel, MachineError> {
         let clock = costs.clock.period();
         let of = |clocks: u32| Ps(clock.0 * u64::from(clocks));
-        let costs = Clocks {
+        let costs = CopyClocks {
             clock,
             l1: of(costs.l1),
             shared: of(costs.shared),
@@ -251,7 +251,7 @@ impl CopyLevel {
         self.line
     }
 
-    pub(super) fn clocks(&self) -> &Clocks {
+    pub(super) fn clocks(&self) -> &CopyClocks {
         &self.costs
     }
 
@@ -274,7 +274,7 @@ impl CopyLevel {
 
     /// A piece of a copy by loads and stores of `word` bytes with `instructions` instructions each pair;
     /// the time at which the last store has retired.
-    pub fn by_words(&mut self, core: CoreId, piece: Piece, word: u64, instructions: u64, now: Ps) -> Ps {
+    pub fn by_words(&mut self, core: CoreId, piece: CopyPiece, word: u64, instructions: u64, now: Ps) -> Ps {
         let (src, dst, bytes) = piece.span(self.line);
         let mut at = now;
         let mut done = 0;
@@ -299,7 +299,7 @@ impl CopyLevel {
 
     /// Each line of a load or store after the other; who has served the first.
     #[inline]
-    fn lines<A: Account>(
+    fn lines<A: CopyAccount>(
         &mut self,
         core: CoreId,
         access: Access,
@@ -375,20 +375,20 @@ impl CopyLevel {
     }
 
     #[inline]
-    fn one<A: Account>(&mut self, core: CoreId, access: Access, line: Line, spent: &mut Spent<A>) -> Served {
+    fn one<A: CopyAccount>(&mut self, core: CoreId, access: Access, line: Line, spent: &mut Spent<A>) -> Served {
         self.due.clear();
         let with_l1 = self.system.has_l1();
         if !access.writes() {
             let source = self.system.read(core, line, &mut self.due);
             self.counts.loads += 1;
             let (served, l1, shared) = match source {
-                Source::L1 => (Served::L1, true, false),
-                Source::Cache => (Served::L2, with_l1, true),
-                Source::Table { .. } => (Served::Engine, true, false),
-                Source::Snoop => (Served::Snoop, true, true),
-                Source::Memory => (Served::Dram, with_l1, true),
+                DataSource::L1 => (Served::L1, true, false),
+                DataSource::Cache => (Served::L2, with_l1, true),
+                DataSource::Table { .. } => (Served::Engine, true, false),
+                DataSource::Snoop => (Served::Snoop, true, true),
+                DataSource::Memory => (Served::Dram, with_l1, true),
             };
-            self.counts.load_hits += u64::from(source == if with_l1 { Source::L1 } else { Source::Cache });
+            self.counts.load_hits += u64::from(source == if with_l1 { DataSource::L1 } else { DataSource::Cache });
             self.counts.table_hits += u64::from(served == Served::Engine);
             if l1 {
                 spent.push(Reason::L1, self.costs.l1);
@@ -402,7 +402,7 @@ impl CopyLevel {
         let settled = self.counts.settled;
         let written = self.system.write(core, line, &mut self.due);
         self.counts.stores += 1;
-        self.counts.store_hits += u64::from(written.source == if with_l1 { Source::L1 } else { Source::Cache });
+        self.counts.store_hits += u64::from(written.source == if with_l1 { DataSource::L1 } else { DataSource::Cache });
         if with_l1 {
             spent.push(Reason::L1, self.costs.l1);
         }
@@ -413,20 +413,20 @@ impl CopyLevel {
         }
         if written.shared {
             self.post(spent, Ps::ZERO, self.costs.shared);
-        } else if written.source != Source::L1 {
+        } else if written.source != DataSource::L1 {
             spent.push(Reason::L2, self.costs.shared);
         }
         match written.source {
-            Source::L1 => Served::L1,
-            Source::Memory => Served::Dram,
-            Source::Snoop => Served::Snoop,
+            DataSource::L1 => Served::L1,
+            DataSource::Memory => Served::Dram,
+            DataSource::Snoop => Served::Snoop,
             _ => Served::L2,
         }
     }
 
     /// Charges the steps of the last operation to the CPU.
     #[inline]
-    fn charge<A: Account>(&mut self, spent: &mut Spent<A>, entry: Ps, search: Search) {
+    fn charge<A: CopyAccount>(&mut self, spent: &mut Spent<A>, entry: Ps, search: EntrySearch) {
         for at in 0..self.due.len() {
             match self.due[at] {
                 Due::Fill => {
@@ -444,7 +444,7 @@ impl CopyLevel {
                     self.write_back(spent);
                 }
                 Due::Search { place } => {
-                    let steps = if search == Search::Cam { 1 } else { u64::from(place) + 1 };
+                    let steps = if search == EntrySearch::Cam { 1 } else { u64::from(place) + 1 };
                     spent.push(Reason::Copy, Ps(entry.0 * steps));
                 }
                 Due::L1WriteBack => spent.push(Reason::L2, self.costs.shared),
@@ -453,7 +453,7 @@ impl CopyLevel {
     }
 
     /// A line to memory, on the CPU's time as far as no buffer takes it.
-    fn write_back<A: Account>(&mut self, spent: &mut Spent<A>) {
+    fn write_back<A: CopyAccount>(&mut self, spent: &mut Spent<A>) {
         if self.costs.buffer == 0 {
             self.bus_free = self.bus_free.max(spent.at) + self.costs.transfer;
             spent.push(Reason::Copy, self.costs.write_back);
@@ -464,7 +464,7 @@ impl CopyLevel {
 
     /// Into the write buffer, where there is one and it has room; `latency` otherwise. The bus is busy
     /// for `transfer`.
-    fn post<A: Account>(&mut self, spent: &mut Spent<A>, transfer: Ps, latency: Ps) {
+    fn post<A: CopyAccount>(&mut self, spent: &mut Spent<A>, transfer: Ps, latency: Ps) {
         let begins = if transfer == Ps::ZERO { spent.at } else { self.bus_free.max(spent.at) };
         if transfer != Ps::ZERO {
             self.bus_free = begins + transfer;

@@ -28,10 +28,12 @@ mod table;
 
 pub use cache::CopyCache;
 pub use functional::Functional;
-pub use instruction::{Piece, Plan};
-pub use level::{CopyCosts, CopyCounts, CopyLevel, Search};
-pub use moves::{Fault, Move, Moves, Source, Steps};
-pub use rivals::{ControllerEngine, Copied, CopyMethod, CopyRequest, DmaEngine, Notice, Retires, Words};
+pub use instruction::{CopyPiece, CopyPlan};
+pub use level::{CopyCosts, CopyCounts, CopyLevel, EntrySearch};
+pub use moves::{DataSource, Fault, Move, Moves, Steps};
+pub use rivals::{
+    CompletionNotice, ControllerEngine, Copied, CopyLoopCost, CopyMethod, CopyRequest, DmaEngine, Retires,
+};
 pub use spec::{CopyInstruction, CopySystemSpec, L1Spec, WritePolicy};
-pub use system::{CopySystem, Written};
+pub use system::{CopySystem, WriteTarget};
 pub use table::{IndexTable, Mesi};

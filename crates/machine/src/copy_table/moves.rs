@@ -68,7 +68,7 @@ impl Steps for Moves {
 
 /// Who has the data of a line that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum DataSource {
     /// The reader's L1.
     L1,
     /// The cache.

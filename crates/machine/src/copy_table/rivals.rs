@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{CoreId, Ps};
 
-use super::instruction::Piece;
+use super::instruction::CopyPiece;
 use super::level::CopyLevel;
 use super::spec::CopyInstruction;
 
@@ -14,21 +14,21 @@ use super::spec::CopyInstruction;
 #[serde(tag = "by", rename_all = "kebab-case")]
 pub enum CopyMethod {
     /// Loads and stores of a word.
-    Loads(Words),
+    Loads(CopyLoopCost),
     /// Loads, and stores that go around the caches, a line at a time.
-    NonTemporal(Words),
+    NonTemporal(CopyLoopCost),
     /// A DMA engine on the I/O bus.
     Dma(DmaEngine),
     /// An engine in the memory controller.
     Controller(ControllerEngine),
     /// The copy instruction and the indexing table, with software for what they do not take.
-    Table(Words),
+    Table(CopyLoopCost),
 }
 
 /// A copy loop: by default glibc's of a 32-bit machine, four instructions a word.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct Words {
+pub struct CopyLoopCost {
     /// Bytes of a load or store.
     pub word: u32,
     /// Instructions for each pair of them.
@@ -39,16 +39,16 @@ pub struct Words {
     pub call: u32,
 }
 
-impl Default for Words {
-    fn default() -> Words {
-        Words { word: 4, instructions: 4, uncached_source: false, call: 10 }
+impl Default for CopyLoopCost {
+    fn default() -> CopyLoopCost {
+        CopyLoopCost { word: 4, instructions: 4, uncached_source: false, call: 10 }
     }
 }
 
 /// How a CPU learns that an engine is done.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "by", rename_all = "kebab-case")]
-pub enum Notice {
+pub enum CompletionNotice {
     /// It reads a register until then, each time for `clocks`.
     Polling {
         /// Clocks of an uncached read of a device's register.
@@ -68,15 +68,15 @@ pub struct DmaEngine {
     /// Clocks to translate, pin, write a descriptor and start it.
     pub setup: u32,
     /// How the CPU learns of the end.
-    pub notice: Notice,
+    pub notice: CompletionNotice,
 }
 
 impl DmaEngine {
     /// With a notice by polling; all clocks are assumed: three uncached writes and two reads of a PCI
     /// register of about 1 us altogether (Zhao et al., IEEE TC 2007, discuss the order only).
-    pub const POLLED: DmaEngine = DmaEngine { setup: 1000, notice: Notice::Polling { clocks: 300 } };
+    pub const POLLED: DmaEngine = DmaEngine { setup: 1000, notice: CompletionNotice::Polling { clocks: 300 } };
     /// With an interrupt of about 2 us, assumed.
-    pub const INTERRUPT: DmaEngine = DmaEngine { setup: 1000, notice: Notice::Interrupt { clocks: 4000 } };
+    pub const INTERRUPT: DmaEngine = DmaEngine { setup: 1000, notice: CompletionNotice::Interrupt { clocks: 4000 } };
 }
 
 /// When the instruction that starts a controller's engine retires.
@@ -149,13 +149,13 @@ impl CopyMethod {
                 let start = now + Ps(clock.0 * u64::from(engine.setup));
                 let done = level.by_memory(src, dst, bytes, start);
                 let (at, done, polls) = match engine.notice {
-                    Notice::Polling { clocks } => {
+                    CompletionNotice::Polling { clocks } => {
                         let period = clock.0 * u64::from(clocks.max(1));
                         let polls = done.since(start).0.div_ceil(period).max(1);
                         let at = start + Ps(polls * period);
                         (at, at, polls)
                     }
-                    Notice::Interrupt { clocks } => {
+                    CompletionNotice::Interrupt { clocks } => {
                         let cost = Ps(clock.0 * u64::from(clocks));
                         (start + cost, done.max(start) + cost, 0)
                     }
@@ -190,7 +190,7 @@ enum Stores {
     Table,
 }
 
-impl Words {
+impl CopyLoopCost {
     fn copy(&self, level: &mut CopyLevel, copy: CopyRequest, now: Ps, stores: Stores) -> Copied {
         let CopyRequest { core, src, dst, bytes } = copy;
         let (word, each) = (u64::from(self.word.max(1)), u64::from(self.instructions));
@@ -201,7 +201,7 @@ impl Words {
         let plan = CopyInstruction::plan(&instruction, src, dst, bytes, level.line_bytes());
         let plan = if stores == Stores::Table { plan } else { plan.by_software() };
         for piece in plan {
-            if let Piece::Line { src, dst } = piece
+            if let CopyPiece::Line { src, dst } = piece
                 && let Some(done) = level.copy_line(src, dst, at)
             {
                 at = done;

@@ -80,14 +80,14 @@ impl Default for CopySystemSpec {
 }
 
 /// Sets and ways.
-pub(super) struct Shape {
+pub(super) struct TableShape {
     pub l1: Option<(u64, u32, WritePolicy)>,
     pub sets: u64,
     pub ways: u32,
 }
 
 impl CopySystemSpec {
-    pub(super) fn shape(&self) -> Result<Shape, MachineError> {
+    pub(super) fn shape(&self) -> Result<TableShape, MachineError> {
         let wrong = |field: &str, came: String, allowed: &str, remedy: &str| {
             MachineError::new(format!("machine.copy_table.{field}"), came, allowed, remedy.into())
         };
@@ -122,6 +122,6 @@ impl CopySystemSpec {
             Some(l1) => Some((sets("l1.", l1.size, l1.ways)?, l1.ways, l1.writes)),
             None => None,
         };
-        Ok(Shape { l1, sets: sets("", self.size, self.ways)?, ways: self.ways })
+        Ok(TableShape { l1, sets: sets("", self.size, self.ways)?, ways: self.ways })
     }
 }

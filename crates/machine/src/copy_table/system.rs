@@ -3,7 +3,7 @@
 use units::{Cbm, CoreId, Line};
 
 use super::cache::CopyCache;
-use super::moves::{Fault, Move, Source, Steps};
+use super::moves::{DataSource, Fault, Move, Steps};
 use super::spec::{CopySystemSpec, WritePolicy};
 use crate::MachineError;
 use crate::cache::TagArray;
@@ -24,9 +24,9 @@ pub struct CopySystem {
 
 /// Where the bytes of a write go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct WriteTarget {
     /// Who had the line.
-    pub source: Source,
+    pub source: DataSource,
     /// The writer's L1 has the line and gets the bytes.
     pub l1: bool,
     /// The shared cache gets the bytes.
@@ -70,38 +70,38 @@ impl CopySystem {
 
     /// `core` reads some of `line`.
     #[inline]
-    pub fn read(&mut self, core: CoreId, line: Line, steps: &mut impl Steps) -> Source {
+    pub fn read(&mut self, core: CoreId, line: Line, steps: &mut impl Steps) -> DataSource {
         let me = core.0 as usize;
         if self.l1.is_empty() {
             return self.shared.read(line, steps);
         }
         if self.l1[me].use_line(line).is_some() {
-            return Source::L1;
+            return DataSource::L1;
         }
         self.bring(core, line, false, steps)
     }
 
     /// `core` writes some of `line`.
     #[inline]
-    pub fn write(&mut self, core: CoreId, line: Line, steps: &mut impl Steps) -> Written {
+    pub fn write(&mut self, core: CoreId, line: Line, steps: &mut impl Steps) -> WriteTarget {
         let me = core.0 as usize;
         if self.l1.is_empty() {
             let hit = self.shared.write(line, steps);
-            let source = if hit { Source::Cache } else { Source::Memory };
-            return Written { source, l1: false, shared: true };
+            let source = if hit { DataSource::Cache } else { DataSource::Memory };
+            return WriteTarget { source, l1: false, shared: true };
         }
         if self.policy == WritePolicy::Through {
             let l1 = self.l1[me].use_line(line).is_some();
             self.drop_from_others(me, line, false, steps);
             let hit = self.shared.write(line, steps);
             let source = if l1 {
-                Source::L1
+                DataSource::L1
             } else if hit {
-                Source::Cache
+                DataSource::Cache
             } else {
-                Source::Memory
+                DataSource::Memory
             };
-            return Written { source, l1, shared: true };
+            return WriteTarget { source, l1, shared: true };
         }
         if let Some(slot) = self.l1[me].use_line(line) {
             if !self.l1[me].is_exclusive(slot) {
@@ -110,12 +110,12 @@ impl CopySystem {
                 self.l1[me].set_exclusive(line, true);
             }
             self.l1[me].set_dirty(slot, true);
-            return Written { source: Source::L1, l1: true, shared: false };
+            return WriteTarget { source: DataSource::L1, l1: true, shared: false };
         }
         self.drop_from_others(me, line, true, steps);
         self.shared.own(line, steps);
         let source = self.bring(core, line, true, steps);
-        Written { source, l1: true, shared: false }
+        WriteTarget { source, l1: true, shared: false }
     }
 
     /// All of `src` becomes the content of `dst` by a pointer of the table; `false`, and nothing has
@@ -172,7 +172,7 @@ impl CopySystem {
     }
 
     /// `line` comes into the L1 of `core`, as modified or not.
-    fn bring(&mut self, core: CoreId, line: Line, modified: bool, steps: &mut impl Steps) -> Source {
+    fn bring(&mut self, core: CoreId, line: Line, modified: bool, steps: &mut impl Steps) -> DataSource {
         let me = core.0 as usize;
         let mut alone = true;
         let mut snooped = false;
@@ -183,7 +183,7 @@ impl CopySystem {
             }
         }
         let source = self.shared.read(line, steps);
-        let from = if let Source::Table { src } = source {
+        let from = if let DataSource::Table { src } = source {
             self.shared.share(line);
             src
         } else {
@@ -200,7 +200,7 @@ impl CopySystem {
             }
             steps.push(Move::L1Drop { core, line: victim.line });
         }
-        if snooped { Source::Snoop } else { source }
+        if snooped { DataSource::Snoop } else { source }
     }
 
     /// The L1 of `core` writes `line` back if it has it modified; says so.

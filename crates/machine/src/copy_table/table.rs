@@ -25,7 +25,7 @@ pub struct IndexTable {
     /// rest of the entries, since every read looks here.
     targets: Vec<u32>,
     /// Class after class.
-    entries: Vec<Entry>,
+    entries: Vec<CopyEntry>,
     /// First entry of the sources of each bucket.
     heads: Vec<u32>,
     live: usize,
@@ -35,7 +35,7 @@ pub struct IndexTable {
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Entry {
+struct CopyEntry {
     src: u32,
     next: u32,
     previous: u32,
@@ -58,7 +58,7 @@ pub enum Mesi {
 
 const NONE: u32 = u32::MAX;
 
-const EMPTY: Entry = Entry { src: NONE, next: NONE, previous: NONE, filled: 0, state: Mesi::Invalid };
+const EMPTY: CopyEntry = CopyEntry { src: NONE, next: NONE, previous: NONE, filled: 0, state: Mesi::Invalid };
 
 impl IndexTable {
     /// An empty table of `classes` classes (1 to 2^32 - 1) of `ways` entries.
@@ -229,7 +229,8 @@ impl IndexTable {
         self.live += 1;
         let target = self.target_of(at);
         self.targets[target] = dst.0 as u32;
-        self.entries[at] = Entry { src: src.0 as u32, next, previous: NONE, filled: self.fills, state: Mesi::Modified };
+        self.entries[at] =
+            CopyEntry { src: src.0 as u32, next, previous: NONE, filled: self.fills, state: Mesi::Modified };
     }
 
     fn class_of(&self, dst: Line) -> std::ops::Range<usize> {
@@ -274,7 +275,7 @@ impl IndexTable {
 
     /// Says whether memory did not have it.
     fn settle(&mut self, at: usize, steps: &mut impl Steps) -> bool {
-        let Entry { src, state, .. } = self.entries[at];
+        let CopyEntry { src, state, .. } = self.entries[at];
         let dst = self.targets[self.target_of(at)];
         if state == Mesi::Modified {
             steps.push(Move::Settle { src: Line(u64::from(src)), dst: Line(u64::from(dst)) });
@@ -283,7 +284,7 @@ impl IndexTable {
     }
 
     fn remove(&mut self, at: usize) {
-        let Entry { src, next, previous, .. } = self.entries[at];
+        let CopyEntry { src, next, previous, .. } = self.entries[at];
         let bucket = self.bucket_of(Line(u64::from(src)));
         match previous {
             NONE => self.heads[bucket] = next,

@@ -19,7 +19,7 @@ pub struct BurstPacket {
 
 /// Why [`Core::step`] came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum CoreStep {
     /// The burst is complete at this time.
     Done(Ps),
     /// The core needs shared memory at this time: step again once that is the present.

@@ -14,7 +14,7 @@ pub(super) struct FillBuffers {
     lines: Vec<u32>,
     until: Vec<Ps>,
     fills: Vec<(u64, Path)>,
-    port: Port,
+    port: FillPort,
     /// So many are the core's; those behind them are the prefetcher's.
     own: usize,
     /// The one that is free first, of each.
@@ -78,22 +78,22 @@ pub(super) enum For {
 /// The way by which lines enter the private caches: one request for a line in each stretch of time. Requests come in
 /// program order, which need not be that of time.
 #[derive(Clone, Debug)]
-struct Port {
+struct FillPort {
     /// How long a stretch is; [`Ps::ZERO`] for a port that is never busy.
     interval: Ps,
     /// The last stretch that was taken, of each class of stretches.
     taken: Box<[u64]>,
 }
 
-state::state!(Port { values: [], arrays: [taken], parts: [], built: [interval] });
+state::state!(FillPort { values: [], arrays: [taken], parts: [], built: [interval] });
 
 /// Stretches in a row of which is known whether they are taken: at the least interval longer than an access to DRAM.
 const STRETCHES: usize = 2048;
 
-impl Port {
-    fn new(interval: Ps) -> Port {
+impl FillPort {
+    fn new(interval: Ps) -> FillPort {
         let stretches = if interval == Ps::ZERO { 0 } else { STRETCHES };
-        Port { interval, taken: vec![u64::MAX; stretches].into() }
+        FillPort { interval, taken: vec![u64::MAX; stretches].into() }
     }
 
     /// The first stretch that is free from `at` on, and when in it a request may go out.
@@ -123,7 +123,7 @@ impl FillBuffers {
             lines: vec![u32::MAX; buffers.next_multiple_of(8)],
             until: vec![Ps::ZERO; buffers],
             fills: vec![(0, Path::default()); buffers],
-            port: Port::new(spec.fill_interval.map_or(Ps::ZERO, |each| each.ps())),
+            port: FillPort::new(spec.fill_interval.map_or(Ps::ZERO, |each| each.ps())),
             own,
             first_free: [0, if buffers > own { own } else { 0 }],
             latest: Ps::ZERO,

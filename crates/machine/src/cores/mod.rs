@@ -26,6 +26,6 @@ mod history;
 mod replay;
 mod spec;
 
-pub use burst::{BurstPacket, Step};
+pub use burst::{BurstPacket, CoreStep};
 pub use replay::Core;
 pub use spec::{CoreModel, CoreSpec};

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::standard::{Command, Level, Standard};
+use super::standard::{DramCommand, Standard, TimingScope};
 use crate::MachineError;
 
 /// A command on a channel's bus.
@@ -16,7 +16,7 @@ pub struct Issued {
     /// The clock in which it goes out.
     pub clock: u64,
     /// What it is.
-    pub command: Command,
+    pub command: DramCommand,
     /// The bank of the channel, `(rank * groups + group) * banks + bank`; of a rank-wide command the
     /// rank's first.
     pub bank: u32,
@@ -94,10 +94,10 @@ impl Checker {
         }
         for b in touched {
             match command {
-                Command::Act => self.open[b as usize] = Some(row),
-                Command::Pre | Command::PreAll => self.open[b as usize] = None,
-                Command::Ref | Command::RefBank => self.refreshed[b as usize] = clock,
-                Command::Rd | Command::Wr => {}
+                DramCommand::Act => self.open[b as usize] = Some(row),
+                DramCommand::Pre | DramCommand::PreAll => self.open[b as usize] = None,
+                DramCommand::Ref | DramCommand::RefBank => self.refreshed[b as usize] = clock,
+                DramCommand::Rd | DramCommand::Wr => {}
             }
         }
         Ok(())
@@ -116,16 +116,16 @@ impl Checker {
         for b in self.banks(command, bank) {
             let open = self.open[b as usize];
             let fine = match command {
-                Command::Act | Command::Ref | Command::RefBank => open.is_none(),
-                Command::Rd | Command::Wr => open == Some(row),
-                Command::Pre | Command::PreAll => true,
+                DramCommand::Act | DramCommand::Ref | DramCommand::RefBank => open.is_none(),
+                DramCommand::Rd | DramCommand::Wr => open == Some(row),
+                DramCommand::Pre | DramCommand::PreAll => true,
             };
             if !fine {
                 return at(format!("bank {b} has {open:?} open, row is {row}"));
             }
             if let Some(limit) = self.refresh_limit
                 && clock > self.refreshed[b as usize] + limit + self.data_delay.iter().sum::<u64>()
-                && !matches!(command, Command::Ref | Command::RefBank | Command::Pre | Command::PreAll)
+                && !matches!(command, DramCommand::Ref | DramCommand::RefBank | DramCommand::Pre | DramCommand::PreAll)
             {
                 return at(format!("bank {b} was refreshed last at {}", self.refreshed[b as usize]));
             }
@@ -143,7 +143,7 @@ impl Checker {
             for b in self.banks(command, bank) {
                 let here = place(&self.standard, constraint.level, b);
                 let places = match constraint.level {
-                    Level::OtherRank => (0..self.standard.ranks as usize).filter(|&r| r != here).collect(),
+                    TimingScope::OtherRank => (0..self.standard.ranks as usize).filter(|&r| r != here).collect(),
                     _ => vec![here],
                 };
                 for place in places {
@@ -166,18 +166,18 @@ impl Checker {
         self.open[bank as usize]
     }
 
-    fn bus(&self, command: Command) -> usize {
+    fn bus(&self, command: DramCommand) -> usize {
         usize::from(self.standard.split_command_bus && command.is_column())
     }
 
     /// First clock of its data and the first one after them.
     fn data(&self, issued: Issued) -> (u64, u64) {
         let [read, write, burst] = self.data_delay;
-        let start = issued.clock + if issued.command == Command::Rd { read } else { write };
+        let start = issued.clock + if issued.command == DramCommand::Rd { read } else { write };
         (start, start + burst)
     }
 
-    fn banks(&self, command: Command, bank: u32) -> std::ops::Range<u32> {
+    fn banks(&self, command: DramCommand, bank: u32) -> std::ops::Range<u32> {
         if command.is_rank_wide() {
             let per_rank = self.standard.groups * self.standard.banks;
             let first = bank / per_rank * per_rank;
@@ -189,11 +189,11 @@ impl Checker {
 }
 
 /// Number of the bank, group or rank in which a bank lies.
-fn place(standard: &Standard, level: Level, bank: u32) -> usize {
+fn place(standard: &Standard, level: TimingScope, bank: u32) -> usize {
     let size = match level {
-        Level::Bank => 1,
-        Level::Group => standard.banks,
-        Level::Rank | Level::OtherRank => standard.groups * standard.banks,
+        TimingScope::Bank => 1,
+        TimingScope::Group => standard.banks,
+        TimingScope::Rank | TimingScope::OtherRank => standard.groups * standard.banks,
     };
     (bank / size) as usize
 }

@@ -17,21 +17,21 @@ use ::stats::{Histogram, Reason};
 use rustc_hash::FxHashMap;
 use units::{LINE_BYTES, Line, Ps};
 
-use super::channel::{Channel, Class, Goal, Sink, Waits};
-use super::energy::Work;
-use super::map::{Decoder, Place};
+use super::channel::{BusWaits, ChannelController, FinishedSink, Goal, RowOutcome};
+use super::energy::EnergyEvents;
+use super::map::{Decoder, DramLocation};
 use super::policy::{Page, Writes};
 use super::presets;
 use super::simulate::REQUEST_BYTES;
 use super::standard::Standard;
-use super::stats::{Gathered, Report};
+use super::stats::{DramReport, Gathered};
 use super::{ControllerSetting, DramCounters, DramSpec, LinkSetting, PagePolicy};
 use crate::MachineError;
 use crate::divisor::Divisor;
 
 /// A read that has been answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finished {
+pub struct FinishedRead {
     /// The number that it was handed in with.
     pub id: u64,
     /// When its last data are at the controllers' door.
@@ -45,8 +45,8 @@ pub struct Finished {
     pub waits: [Ps; 4],
 }
 
-impl Finished {
-    /// What [`Finished::waits`] are.
+impl FinishedRead {
+    /// What [`FinishedRead::waits`] are.
     pub const WAITS: [Reason; 4] = [Reason::Refresh, Reason::Turnaround, Reason::BankBusy, Reason::Bus];
 }
 
@@ -54,7 +54,7 @@ impl Finished {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CommandReport {
     /// Counts and shares. Its latencies are in clocks, from acceptance on.
-    pub report: Report,
+    pub report: DramReport,
     /// Latencies of reads from the controllers' door and back, waiting before it included.
     pub read_latency: Histogram,
     /// Share of time for which requests were on a cube's links, and answers.
@@ -67,7 +67,7 @@ pub struct Commanded {
     standard: Standard,
     interleave: Option<Divisor>,
     decoder: Decoder,
-    channels: Vec<Channel<16>>,
+    channels: Vec<ChannelController<16>>,
     per_home: usize,
     /// Until when to drive each channel for something to happen; [`u64::MAX`] if there is nothing.
     due: Vec<u64>,
@@ -75,7 +75,7 @@ pub struct Commanded {
     bound: Vec<u64>,
     /// The least of them.
     least: u64,
-    requests: Vec<Request>,
+    requests: Vec<CommandedRequest>,
     free: Vec<u32>,
     /// By time, then as they were handed in.
     arriving: BinaryHeap<Reverse<(Ps, u64, u32)>>,
@@ -87,7 +87,7 @@ pub struct Commanded {
     quickest: u64,
     /// Clocks in which a request is served at least, by how it finds its bank.
     served_in: [u32; 3],
-    found: Found,
+    found: FinishedRequests,
     links: Option<Links>,
     all_hits: bool,
     /// Before each channel, where output goes first.
@@ -101,16 +101,16 @@ pub struct Commanded {
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Request {
+struct CommandedRequest {
     id: u64,
     came: Ps,
     channel: u32,
     line: Line,
-    place: Place,
+    place: DramLocation,
     write: bool,
     /// The NIC reads it to send it.
     output: bool,
-    waits: Waits,
+    waits: BusWaits,
 }
 
 /// Requests that a channel has no room for yet. Without a queue for output that is first come first served, so a channel
@@ -135,19 +135,19 @@ impl Doors {
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Found {
-    done: Vec<(u32, u64, Class)>,
-    waits: Vec<(u32, Waits)>,
+struct FinishedRequests {
+    done: Vec<(u32, u64, RowOutcome)>,
+    waits: Vec<(u32, BusWaits)>,
 }
 
-impl Sink for Found {
+impl FinishedSink for FinishedRequests {
     #[inline(always)]
-    fn done(&mut self, id: u64, _: u64, finished: u64, class: Class) {
+    fn done(&mut self, id: u64, _: u64, finished: u64, class: RowOutcome) {
         self.done.push((id as u32, finished, class));
     }
 
     #[inline(always)]
-    fn waited(&mut self, id: u64, waits: Waits) {
+    fn waited(&mut self, id: u64, waits: BusWaits) {
         self.waits.push((id as u32, waits));
     }
 }
@@ -164,7 +164,7 @@ struct Links {
     /// Requests behind the crossbar.
     crossing: BinaryHeap<Reverse<(Ps, u64, u32)>>,
     /// Answers before it, with their classes.
-    ready: BinaryHeap<Reverse<(Ps, u32, Class)>>,
+    ready: BinaryHeap<Reverse<(Ps, u32, RowOutcome)>>,
     busy: [Ps; 2],
     marked: [Ps; 2],
 }
@@ -224,7 +224,7 @@ impl Commanded {
         let controller = setting.spec(spec.page);
         let channels = (0..spec.channels * homes)
             .map(|_| {
-                let mut channel = Channel::new(&standard, &controller, REQUEST_BYTES)?;
+                let mut channel = ChannelController::new(&standard, &controller, REQUEST_BYTES)?;
                 channel.watch();
                 if spec.all_hits {
                     channel.set_all_hits();
@@ -273,7 +273,7 @@ impl Commanded {
             // A read of a line that the write queue holds is answered from it.
             quickest: if matches!(controller.writes, Writes::Drain { .. }) { 2 } else { column },
             served_in: [hit, activate + hit, precharge + activate + hit],
-            found: Found::default(),
+            found: FinishedRequests::default(),
             links,
             all_hits: spec.all_hits,
             doors: setting.output_first.then(|| vec![Doors::default(); n]),
@@ -315,7 +315,8 @@ impl Commanded {
         let (channel, place) = self.place(line);
         let channel = channel + (home * self.per_home) as u32;
         let at = at.max(self.driven);
-        let request = Request { id, came: at, channel, line, place, write, output, waits: Waits::default() };
+        let request =
+            CommandedRequest { id, came: at, channel, line, place, write, output, waits: BusWaits::default() };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.requests[slot as usize] = request;
@@ -362,7 +363,7 @@ impl Commanded {
 
     /// Does all that happens up to `until`, before which no request comes in any more. Appends reads that are answered,
     /// and the channels that have accepted writes, with when.
-    pub fn drive(&mut self, until: Ps, finished: &mut Vec<Finished>, accepted: &mut Vec<(u32, Ps)>) {
+    pub fn drive(&mut self, until: Ps, finished: &mut Vec<FinishedRead>, accepted: &mut Vec<(u32, Ps)>) {
         if until < self.driven {
             return;
         }
@@ -461,8 +462,8 @@ impl Commanded {
     }
 
     /// What they have done up to `now` that takes energy.
-    pub fn work(&self, now: Ps) -> Work {
-        let mut sum = Work::default();
+    pub fn work(&self, now: Ps) -> EnergyEvents {
+        let mut sum = EnergyEvents::default();
         for channel in &self.channels {
             sum += channel.counters().work(&self.standard, self.clock(now));
         }
@@ -480,7 +481,7 @@ impl Commanded {
         gathered
     }
 
-    fn place(&self, line: Line) -> (u32, Place) {
+    fn place(&self, line: Line) -> (u32, DramLocation) {
         let (within, channel) = match self.interleave {
             Some(channels) => channels.divide(line.0 as u32),
             None => (line.0 as u32, 0),
@@ -501,7 +502,7 @@ impl Commanded {
 
     /// The request in `slot` is before its channel at `at`.
     fn enter(&mut self, slot: u32, at: Ps, accepted: &mut Vec<(u32, Ps)>) {
-        let Request { channel, line, place, write, output, .. } = self.requests[slot as usize];
+        let CommandedRequest { channel, line, place, write, output, .. } = self.requests[slot as usize];
         let within = self.clock(at);
         let clock = within + u64::from(self.time(within) < at);
         let i = channel as usize;
@@ -543,7 +544,7 @@ impl Commanded {
                 && channel.can_accept()
             {
                 doors.others.pop_front();
-                let Request { came, place, write, .. } = self.requests[slot as usize];
+                let CommandedRequest { came, place, write, .. } = self.requests[slot as usize];
                 if write {
                     accepted.push((i as u32, begins(now, &self.standard).max(came)));
                 }
@@ -576,7 +577,7 @@ impl Commanded {
         self.bound[i] = due.map_or(u64::MAX, |due| due - 1 + least);
     }
 
-    fn answer(&mut self, slot: u32, at: Ps, class: Class, finished: &mut Vec<Finished>) {
+    fn answer(&mut self, slot: u32, at: Ps, class: RowOutcome, finished: &mut Vec<FinishedRead>) {
         let request = self.requests[slot as usize];
         self.free.push(slot);
         if request.write {
@@ -594,16 +595,15 @@ impl Commanded {
         self.latency.record(took);
         let service = self.time(clocks.into()).min(took);
         // Opening its own row is what it was served for.
-        let Waits { refresh, turnaround, row, data } = request.waits;
+        let BusWaits { refresh, turnaround, row, data } = request.waits;
         let mut left = took - service;
-        let waits = [refresh, turnaround, row.saturating_sub(clocks - self.served_in[Class::Hit as usize]), data].map(
-            |clocks| {
+        let waits = [refresh, turnaround, row.saturating_sub(clocks - self.served_in[RowOutcome::Hit as usize]), data]
+            .map(|clocks| {
                 let part = self.time(clocks.into()).min(left);
                 left -= part;
                 part
-            },
-        );
-        finished.push(Finished { id: request.id, at, reason, service, waits });
+            });
+        finished.push(FinishedRead { id: request.id, at, reason, service, waits });
     }
 }
 
@@ -666,7 +666,7 @@ impl Links {
 
 /// One copy of the engine for all places that drive a channel.
 #[inline(never)]
-fn drive(channel: &mut Channel<16>, goal: Goal, found: &mut Found) {
+fn drive(channel: &mut ChannelController<16>, goal: Goal, found: &mut FinishedRequests) {
     channel.drive(goal, found);
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::energy::Work;
+use super::energy::EnergyEvents;
 use super::standard::Standard;
 
 /// What the data bus's time is charged to when it carries no data.
@@ -45,10 +45,10 @@ pub(super) struct Counters {
 
 impl Counters {
     /// What took energy in so many clocks of channels.
-    pub fn work(&self, standard: &Standard, clocks: u64) -> Work {
+    pub fn work(&self, standard: &Standard, clocks: u64) -> EnergyEvents {
         let ns = 1e3 / f64::from(standard.clock_mhz);
         let burst = f64::from(standard.timings.get("BL").copied().unwrap_or(1)) * ns;
-        Work {
+        EnergyEvents {
             activates: self.activates,
             reading: self.columns[0] as f64 * burst,
             writing: self.columns[1] as f64 * burst,

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::standard::{Currents, Standard};
-use super::{DramSpec, MachineError, Part, presets};
+use super::{DramPart, DramSpec, MachineError, presets};
 
 /// Energy by cause, in nJ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
@@ -35,7 +35,7 @@ impl Energy {
 
 /// What devices did that takes energy, summed over channels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, derive_more::AddAssign, derive_more::Sub)]
-pub struct Work {
+pub struct EnergyEvents {
     /// Rows opened.
     pub activates: u64,
     /// Nanoseconds of read data on the buses.
@@ -90,7 +90,7 @@ impl EnergyModel {
     }
 
     /// What `work` took.
-    pub fn of(&self, work: &Work) -> Energy {
+    pub fn of(&self, work: &EnergyEvents) -> Energy {
         Energy {
             activate: work.activates as f64 * self.activate,
             read: work.reading * self.read,
@@ -104,7 +104,7 @@ impl EnergyModel {
 impl DramSpec {
     /// The standard whose currents these devices have: the one that is named for currents, or that of the timings.
     pub fn of_currents(&self) -> Option<&str> {
-        self.currents.as_deref().or(self.standard.as_ref().map(Part::name))
+        self.currents.as_deref().or(self.standard.as_ref().map(DramPart::name))
     }
 
     /// That standard; [`None`] where none is named, or nobody ships it.
@@ -202,7 +202,7 @@ mod tests {
     fn energy_is_not_known_without_currents_and_currents_have_to_be_shipped() {
         let (spec, _) = two_ranks(PagePolicy::Open);
         let with = |standard: Option<&str>, currents: Option<&str>| {
-            let (standard, currents) = (standard.map(Part::from), currents.map(String::from));
+            let (standard, currents) = (standard.map(DramPart::from), currents.map(String::from));
             DramSpec { standard, currents, ..spec.clone() }.energy("machine.dram").map(|model| model.is_some())
         };
         assert_eq!(with(None, None), Ok(false));

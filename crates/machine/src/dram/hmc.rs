@@ -21,13 +21,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::Ps;
 
-use super::channel::{Channel, Class, Goal, Sink};
-use super::map::{AddressMap, Decoder, Place};
+use super::channel::{ChannelController, FinishedSink, Goal, RowOutcome};
+use super::map::{AddressMap, Decoder, DramLocation};
 use super::policy::{ControllerSpec, Order, Page, Refresh, Writes};
 use super::presets;
-use super::simulate::{Arrivals, REQUEST_BYTES, Trace, check};
+use super::simulate::{DramTrace, REQUEST_BYTES, RequestArrivals, check};
 use super::standard::Standard;
-use super::stats::{Gathered, Latencies, Report};
+use super::stats::{DramReport, Gathered, Latencies};
 use crate::MachineError;
 
 /// A cube.
@@ -161,21 +161,21 @@ pub struct CubeOutcome {
     /// Share of time for which requests were on the links, and answers.
     pub link_shares: [f64; 2],
     /// The vaults alone.
-    pub vaults: Report,
+    pub vaults: DramReport,
 }
 
 #[derive(Clone, Copy)]
-struct Packet {
+struct CubePacket {
     clock: u64,
     id: u64,
-    place: Place,
+    place: DramLocation,
     write: bool,
 }
 
 struct Vault {
-    channel: Channel<4>,
+    channel: ChannelController<4>,
     /// On the way to it or before its door, in order of arrival, then of the trace.
-    waiting: VecDeque<Packet>,
+    waiting: VecDeque<CubePacket>,
     /// Until when to drive it for something to happen.
     due: u64,
 }
@@ -188,7 +188,7 @@ impl Vault {
 }
 
 #[derive(Default)]
-struct Link {
+struct CubeLink {
     /// The request that it sends next.
     next: usize,
     free: [Ps; 2],
@@ -198,7 +198,7 @@ struct Link {
     busy: [u64; 2],
 }
 
-impl Link {
+impl CubeLink {
     /// Something that takes `time` leaves at `start`: a request on way 0, an answer on way 1.
     fn carry(&mut self, way: usize, start: Ps, time: u64) {
         self.free[way] = start + Ps(time);
@@ -209,13 +209,13 @@ impl Link {
 #[derive(Default)]
 struct Ready(BinaryHeap<Reverse<(u64, u64)>>);
 
-impl Sink for Ready {
-    fn done(&mut self, id: u64, _: u64, finished: u64, _: Class) {
+impl FinishedSink for Ready {
+    fn done(&mut self, id: u64, _: u64, finished: u64, _: RowOutcome) {
         self.0.push(Reverse((finished, id)));
     }
 }
 
-/// Runs a trace through a cube; [`Arrivals`] count vault clocks, and saturated means that each link
+/// Runs a trace through a cube; [`RequestArrivals`] count vault clocks, and saturated means that each link
 /// always has a request to send.
 ///
 /// Vaults and links are simulated one after the other for as long as the crossbar takes: what is sent in that time
@@ -224,7 +224,7 @@ impl Sink for Ready {
 ///
 /// # Errors
 /// As [`super::simulate::simulate`]; links and vaults that contradict HMC.
-pub fn simulate(spec: &CubeSpec, map: &AddressMap, trace: &Trace) -> Result<CubeOutcome, MachineError> {
+pub fn simulate(spec: &CubeSpec, map: &AddressMap, trace: &DramTrace) -> Result<CubeOutcome, MachineError> {
     spec.check()?;
     let decoder = Decoder::new(map, &spec.vaults)?;
     check(trace, &decoder)?;
@@ -244,13 +244,13 @@ pub fn simulate(spec: &CubeSpec, map: &AddressMap, trace: &Trace) -> Result<Cube
 /// A cube at work on a trace. Clocks are those of its vaults.
 struct Cube<'a> {
     spec: &'a CubeSpec,
-    trace: &'a Trace<'a>,
+    trace: &'a DramTrace<'a>,
     decoder: Decoder,
     /// What a flit takes on a link, and a clock, in picoseconds.
     flit: u64,
     clock: u64,
     vaults: Vec<Vault>,
-    links: Vec<Link>,
+    links: Vec<CubeLink>,
     /// Which vault has something to do next.
     soonest: Tournament,
     ready: Ready,
@@ -264,10 +264,10 @@ struct Cube<'a> {
 impl<'a> Cube<'a> {
     /// # Errors
     /// Vaults that cannot be.
-    fn new(spec: &'a CubeSpec, decoder: Decoder, trace: &'a Trace<'a>) -> Result<Cube<'a>, MachineError> {
+    fn new(spec: &'a CubeSpec, decoder: Decoder, trace: &'a DramTrace<'a>) -> Result<Cube<'a>, MachineError> {
         let mut vaults = Vec::new();
         for _ in 0..spec.vaults.channels {
-            let channel = Channel::<4>::new(&spec.vaults, &spec.controller, REQUEST_BYTES)?;
+            let channel = ChannelController::<4>::new(&spec.vaults, &spec.controller, REQUEST_BYTES)?;
             vaults.push(Vault { channel, waiting: VecDeque::new(), due: u64::MAX });
         }
         let dealt = 0..spec.links as usize;
@@ -280,7 +280,7 @@ impl<'a> Cube<'a> {
             clock: spec.clock().0,
             soonest: Tournament::new(vaults.len()),
             vaults,
-            links: dealt.map(|next| Link { next, tags: spec.tags, ..Link::default() }).collect(),
+            links: dealt.map(|next| CubeLink { next, tags: spec.tags, ..CubeLink::default() }).collect(),
             ready: Ready::default(),
             completions: vec![Ps::ZERO; n],
             sent: vec![Ps::ZERO; n],
@@ -336,9 +336,9 @@ impl<'a> Cube<'a> {
                 let there = link.free[0].0.div_ceil(clock) + u64::from(spec.crossbar);
                 let vault = &mut vaults[place.channel as usize];
                 // What the other links send in the same time is all that may come in between: the place is near the end.
-                let after = |earlier: &&Packet| (earlier.clock, earlier.id) > (there, i as u64);
+                let after = |earlier: &&CubePacket| (earlier.clock, earlier.id) > (there, i as u64);
                 let behind = vault.waiting.iter().rev().take_while(after).count();
-                let packet = Packet { clock: there, id: i as u64, place, write };
+                let packet = CubePacket { clock: there, id: i as u64, place, write };
                 vault.waiting.insert(vault.waiting.len() - behind, packet);
                 soonest.set(place.channel as usize, Ps(vault.next() * clock));
                 link.next += step;
@@ -398,15 +398,15 @@ impl<'a> Cube<'a> {
     }
 }
 
-fn writes(trace: &Trace, i: usize) -> bool {
+fn writes(trace: &DramTrace, i: usize) -> bool {
     trace.writes.get(i).copied().unwrap_or(false)
 }
 
 /// The clock in which request `i` is there to be sent.
-fn offered(trace: &Trace, i: usize) -> u64 {
+fn offered(trace: &DramTrace, i: usize) -> u64 {
     match &trace.arrivals {
-        Arrivals::Saturated => 0,
-        Arrivals::Every(gap) => i as u64 * gap,
-        Arrivals::At(at) => at[i],
+        RequestArrivals::Saturated => 0,
+        RequestArrivals::Every(gap) => i as u64 * gap,
+        RequestArrivals::At(at) => at[i],
     }
 }

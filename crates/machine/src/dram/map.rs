@@ -16,7 +16,7 @@ use crate::MachineError;
 /// A part of a DRAM address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Part {
+pub enum AddressField {
     /// Channel, pseudo-channel or vault.
     Channel,
     /// Rank of a channel.
@@ -31,28 +31,35 @@ pub enum Part {
     Column,
 }
 
-impl Part {
-    const ALL: [Part; 6] = [Part::Channel, Part::Rank, Part::Group, Part::Bank, Part::Row, Part::Column];
+impl AddressField {
+    const ALL: [AddressField; 6] = [
+        AddressField::Channel,
+        AddressField::Rank,
+        AddressField::Group,
+        AddressField::Bank,
+        AddressField::Row,
+        AddressField::Column,
+    ];
 
     fn name(self) -> &'static str {
         match self {
-            Part::Channel => "channel",
-            Part::Rank => "rank",
-            Part::Group => "group",
-            Part::Bank => "bank",
-            Part::Row => "row",
-            Part::Column => "column",
+            AddressField::Channel => "channel",
+            AddressField::Rank => "rank",
+            AddressField::Group => "group",
+            AddressField::Bank => "bank",
+            AddressField::Row => "row",
+            AddressField::Column => "column",
         }
     }
 
     fn count(self, standard: &Standard) -> u64 {
         u64::from(match self {
-            Part::Channel => standard.channels,
-            Part::Rank => standard.ranks,
-            Part::Group => standard.groups,
-            Part::Bank => standard.banks,
-            Part::Row => standard.rows,
-            Part::Column => standard.row_bytes / LINE_BYTES as u32,
+            AddressField::Channel => standard.channels,
+            AddressField::Rank => standard.ranks,
+            AddressField::Group => standard.groups,
+            AddressField::Bank => standard.banks,
+            AddressField::Row => standard.rows,
+            AddressField::Column => standard.row_bytes / LINE_BYTES as u32,
         })
     }
 }
@@ -60,9 +67,9 @@ impl Part {
 /// The address bits of one part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Field {
+pub struct AddressBits {
     /// The part they select.
-    pub part: Part,
+    pub part: AddressField,
     /// Byte-address bits, the part's lowest bit first.
     pub bits: Vec<u8>,
     /// Further address bits XORed in, the part's lowest bit first, 0 for none; may be shorter than `bits`.
@@ -75,12 +82,12 @@ pub struct Field {
 #[serde(deny_unknown_fields)]
 pub struct AddressMap {
     /// One entry per part that has more than one value.
-    pub fields: Vec<Field>,
+    pub fields: Vec<AddressBits>,
 }
 
 /// Where a line lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Place {
+pub struct DramLocation {
     /// Channel.
     pub channel: u32,
     /// Bank of the channel, `(rank * groups + group) * banks + bank`.
@@ -101,7 +108,7 @@ impl AddressMap {
         let mut fields = Vec::new();
         let mut bit = LINE_BYTES.ilog2() as u8;
         for word in parts.split_whitespace().rev() {
-            let Some(part) = Part::ALL.into_iter().find(|part| part.name() == word) else {
+            let Some(part) = AddressField::ALL.into_iter().find(|part| part.name() == word) else {
                 return Err(error(
                     standard,
                     format!("{word:?}"),
@@ -111,7 +118,7 @@ impl AddressMap {
             };
             let width = part.count(standard).max(1).ilog2() as u8;
             if width > 0 {
-                fields.push(Field { part, bits: (bit..bit + width).collect(), xor: Vec::new() });
+                fields.push(AddressBits { part, bits: (bit..bit + width).collect(), xor: Vec::new() });
             }
             bit += width;
         }
@@ -126,8 +133,8 @@ impl AddressMap {
     /// As [`AddressMap::ordered`].
     pub fn permuted(standard: &Standard, parts: &str) -> Result<AddressMap, MachineError> {
         let mut map = AddressMap::ordered(standard, parts)?;
-        let row = map.fields.iter().find(|f| f.part == Part::Row).map(|f| f.bits.clone()).unwrap_or_default();
-        if let Some(bank) = map.fields.iter_mut().find(|f| f.part == Part::Bank) {
+        let row = map.fields.iter().find(|f| f.part == AddressField::Row).map(|f| f.bits.clone()).unwrap_or_default();
+        if let Some(bank) = map.fields.iter_mut().find(|f| f.part == AddressField::Bank) {
             bank.xor = row.into_iter().take(bank.bits.len()).collect();
         }
         Decoder::new(&map, standard)?;
@@ -146,7 +153,7 @@ impl AddressMap {
             return Err(error(standard, came, &allowed, "half of the packet buffer, by channel"));
         }
         let tells = bytes.ilog2() as u8;
-        let Some(bank) = self.fields.iter_mut().find(|f| f.part == Part::Bank && !f.bits.is_empty()) else {
+        let Some(bank) = self.fields.iter_mut().find(|f| f.part == AddressField::Bank && !f.bits.is_empty()) else {
             return Err(error(standard, "one bank a group".into(), "two or more", "take another standard"));
         };
         let parity = bank.bits[0];
@@ -175,7 +182,7 @@ const NONE: u8 = 0;
 
 /// Moves `width` address bits from `from` to `to` of a part.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-struct Segment {
+struct BitSegment {
     from: u32,
     mask: u64,
     to: u32,
@@ -195,8 +202,8 @@ pub struct Decoder {
 /// Nearly all parts are one run of bits, so the first one is not looked for.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Segments {
-    first: Segment,
-    rest: Vec<Segment>,
+    first: BitSegment,
+    rest: Vec<BitSegment>,
 }
 
 impl Decoder {
@@ -217,7 +224,7 @@ impl Decoder {
         }
         let capacity = standard.capacity();
         let (low, high) = (LINE_BYTES.ilog2() as u8, capacity.ilog2() as u8);
-        let mut owner: Vec<Option<Part>> = vec![None; 64];
+        let mut owner: Vec<Option<AddressField>> = vec![None; 64];
         let mut matrix: Vec<u64> = Vec::new();
         let mut decoder = Decoder {
             channel: Segments::default(),
@@ -226,9 +233,9 @@ impl Decoder {
             column: Segments::default(),
             capacity,
         };
-        for part in Part::ALL {
+        for part in AddressField::ALL {
             let width = part.count(standard).ilog2() as usize;
-            let fields: Vec<&Field> = map.fields.iter().filter(|f| f.part == part).collect();
+            let fields: Vec<&AddressBits> = map.fields.iter().filter(|f| f.part == part).collect();
             let (bits, xor) = match fields[..] {
                 [] => (&[][..], &[][..]),
                 [field] => (&field.bits[..], &field.xor[..]),
@@ -274,15 +281,15 @@ impl Decoder {
                 matrix.push(1 << bit ^ xor.get(i).filter(|&&x| x != NONE).map_or(0, |&x| 1 << x));
             }
             let above = match part {
-                Part::Rank => (standard.groups * standard.banks).ilog2(),
-                Part::Group => standard.banks.ilog2(),
+                AddressField::Rank => (standard.groups * standard.banks).ilog2(),
+                AddressField::Group => standard.banks.ilog2(),
                 _ => 0,
             };
             let into = match part {
-                Part::Channel => &mut decoder.channel,
-                Part::Rank | Part::Group | Part::Bank => &mut decoder.bank,
-                Part::Row => &mut decoder.row,
-                Part::Column => &mut decoder.column,
+                AddressField::Channel => &mut decoder.channel,
+                AddressField::Rank | AddressField::Group | AddressField::Bank => &mut decoder.bank,
+                AddressField::Row => &mut decoder.row,
+                AddressField::Column => &mut decoder.column,
             };
             for list in [bits, xor] {
                 push_runs(list, above, into);
@@ -307,10 +314,10 @@ impl Decoder {
 
     /// The same places with one row a bank that is as wide as all of its rows.
     pub(super) fn with_one_row(mut self, standard: &Standard) -> Decoder {
-        let columns = Part::Column.count(standard).ilog2();
+        let columns = AddressField::Column.count(standard).ilog2();
         let Segments { first, rest } = std::mem::take(&mut self.row);
         for segment in std::iter::once(first).chain(rest).filter(|s| s.mask != 0) {
-            let segment = Segment { to: segment.to + columns, ..segment };
+            let segment = BitSegment { to: segment.to + columns, ..segment };
             match self.column.first.mask {
                 0 => self.column.first = segment,
                 _ => self.column.rest.push(segment),
@@ -326,8 +333,8 @@ impl Decoder {
 
     /// The place of an address within the device.
     #[inline(always)]
-    pub fn decode(&self, addr: u64) -> Place {
-        Place {
+    pub fn decode(&self, addr: u64) -> DramLocation {
+        DramLocation {
             channel: gather(&self.channel, addr),
             bank: gather(&self.bank, addr),
             row: gather(&self.row, addr),
@@ -338,7 +345,7 @@ impl Decoder {
 
 #[inline(always)]
 fn gather(segments: &Segments, addr: u64) -> u32 {
-    let of = |s: &Segment| ((addr >> s.from & s.mask) << s.to) as u32;
+    let of = |s: &BitSegment| ((addr >> s.from & s.mask) << s.to) as u32;
     segments.rest.iter().fold(of(&segments.first), |value, s| value ^ of(s))
 }
 
@@ -352,7 +359,7 @@ fn push_runs(bits: &[u8], above: u32, into: &mut Segments) {
                 start = end;
                 continue;
             }
-            let segment = Segment { from: u32::from(bits[start]), mask: (1 << width) - 1, to: above + start as u32 };
+            let segment = BitSegment { from: u32::from(bits[start]), mask: (1 << width) - 1, to: above + start as u32 };
             if into.first.mask == 0 {
                 into.first = segment;
             } else {

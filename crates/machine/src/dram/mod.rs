@@ -29,9 +29,9 @@ pub mod simulate;
 pub mod standard;
 pub mod stats;
 
-pub use commanded::{CommandReport, Commanded, Finished};
-pub use energy::{Energy, EnergyModel, Work};
-pub use part::Part;
+pub use commanded::{CommandReport, Commanded, FinishedRead};
+pub use energy::{Energy, EnergyEvents, EnergyModel};
+pub use part::DramPart;
 pub use setting::{ControllerSetting, LinkSetting, SERVER_MAP};
 
 use ::stats::{Path, Reason};
@@ -52,7 +52,7 @@ pub struct DramSpec {
     /// to begin with), or a table that says the same. Of stacks (HBM, HMC) there is one; modules are on the machine's channels,
     /// each of which DDR5 makes two.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub standard: Option<Part>,
+    pub standard: Option<DramPart>,
     /// The shipped standard whose currents the devices have, for their energy; if left out that of `standard`. Without
     /// either, or where that standard has no currents, energy is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -118,14 +118,14 @@ impl DramSpec {
     /// # Errors
     /// No standard of that name, or one that lacks a timing.
     pub fn of_standard(name: &str, overhead: Span) -> Result<DramSpec, MachineError> {
-        DramSpec::of_part(&Part::from(name), overhead)
+        DramSpec::of_part(&DramPart::from(name), overhead)
     }
 
     /// The same of a part, which may be one's own.
     ///
     /// # Errors
     /// A name that nobody ships, or timings that are missing.
-    pub fn of_part(part: &Part, overhead: Span) -> Result<DramSpec, MachineError> {
+    pub fn of_part(part: &DramPart, overhead: Span) -> Result<DramSpec, MachineError> {
         let unknown = || {
             MachineError::new(
                 "machine.dram.standard",
@@ -182,7 +182,7 @@ pub struct DramCounters {
 /// All channels of a memory.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Dram {
-    timing: Timing,
+    timing: ReservedTiming,
     /// Of a channel, for refreshes.
     ranks: u32,
     page: PagePolicy,
@@ -195,9 +195,9 @@ pub struct Dram {
     banks_per_channel: u32,
     /// Its logarithm.
     bank_bits: u32,
-    channels: Vec<Channel>,
+    channels: Vec<ReservedChannel>,
     /// Those of the first channel, then those of the next.
-    banks: Vec<Bank>,
+    banks: Vec<ReservedBank>,
     /// But for the time of the buses, which the lines tell.
     counters: DramCounters,
     /// Nothing waits, and nothing takes a bank or a bus.
@@ -206,7 +206,7 @@ pub struct Dram {
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Timing {
+struct ReservedTiming {
     cl: Ps,
     rcd: Ps,
     rp: Ps,
@@ -218,7 +218,7 @@ struct Timing {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Channel {
+struct ReservedChannel {
     /// When the latest request was made.
     latest: Ps,
     bus_free: Ps,
@@ -231,7 +231,7 @@ struct Channel {
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-struct Bank {
+struct ReservedBank {
     /// The next column command may go out.
     ready: Ps,
     /// The open row may be closed.
@@ -241,10 +241,10 @@ struct Bank {
     epoch: u64,
 }
 
-impl Channel {
+impl ReservedChannel {
     /// The refresh interval of `column` is the one that was last looked at. The first refresh comes after one interval.
     #[cold]
-    fn look_at(&mut self, column: Ps, t: &Timing) {
+    fn look_at(&mut self, column: Ps, t: &ReservedTiming) {
         self.epoch = column.0 / t.refi.0;
         let start = Ps(self.epoch * t.refi.0);
         self.quiet = (if self.epoch > 0 { start + t.rfc } else { Ps::ZERO }, start + t.refi);
@@ -258,7 +258,7 @@ pub(crate) fn later<T: PartialOrd>(a: T, b: T) -> T {
 }
 
 /// Where a line lies: its channel, its bank among those of all channels, and its row there.
-struct Place {
+struct BankLocation {
     channel: usize,
     bank: usize,
     row: u32,
@@ -315,7 +315,7 @@ impl Dram {
         let open = spec.all_hits.then_some(0);
         Ok(Dram {
             ranks: devices.map_or(1, |standard| spec.ranks(&standard)),
-            timing: Timing {
+            timing: ReservedTiming {
                 cl: spec.t_cl.ps(),
                 rcd: spec.t_rcd.ps(),
                 rp: spec.t_rp.ps(),
@@ -333,7 +333,7 @@ impl Dram {
             banks_per_channel: spec.banks,
             bank_bits: spec.banks.trailing_zeros(),
             channels: vec![
-                Channel {
+                ReservedChannel {
                     latest: Ps::ZERO,
                     bus_free: Ps::ZERO,
                     open: Ps::ZERO,
@@ -343,7 +343,7 @@ impl Dram {
                 };
                 spec.channels as usize
             ],
-            banks: vec![Bank { row: open, ..Bank::default() }; (spec.channels * spec.banks) as usize],
+            banks: vec![ReservedBank { row: open, ..ReservedBank::default() }; (spec.channels * spec.banks) as usize],
             counters: DramCounters::default(),
             untimed: false,
         })
@@ -356,11 +356,11 @@ impl Dram {
     }
 
     /// What it has done up to `now` that takes energy.
-    pub fn work(&self, now: Ps) -> Work {
+    pub fn work(&self, now: Ps) -> EnergyEvents {
         let (c, channels) = (&self.counters, self.channels.len() as u64);
-        let open = |channel: &Channel| channel.open.since(channel.open_until.since(now)).as_ns();
+        let open = |channel: &ReservedChannel| channel.open.since(channel.open_until.since(now)).as_ns();
         let burst = self.timing.burst.as_ns();
-        Work {
+        EnergyEvents {
             activates: c.row_misses + c.row_conflicts,
             reading: c.reads as f64 * burst,
             writing: c.writes as f64 * burst,
@@ -404,13 +404,13 @@ impl Dram {
 
     /// Where a line is.
     #[inline(always)]
-    fn place(&self, line: Line) -> Place {
+    fn place(&self, line: Line) -> BankLocation {
         let (within, channel) = self.interleave.divide(line.0 as u32);
         let row_and_bank = self.lines_per_row.divide(within).0;
         let row = row_and_bank >> self.bank_bits;
         let bank = (row_and_bank ^ row) & (self.banks_per_channel - 1);
         let bank = (channel << self.bank_bits | bank) as usize;
-        Place { channel: channel as usize, bank, row: row & self.row_bits }
+        BankLocation { channel: channel as usize, bank, row: row & self.row_bits }
     }
 
     /// Serves a line and hands each part of its time to `part`, in order.
@@ -419,7 +419,7 @@ impl Dram {
         if self.untimed {
             return self.touch(line, write, now);
         }
-        let Place { channel, bank, row } = self.place(line);
+        let BankLocation { channel, bank, row } = self.place(line);
         let (channel, bank) = (&mut self.channels[channel], &mut self.banks[bank]);
         let t = &self.timing;
         // A request out of turn waits as if it came with the latest: those made before it are served before it,
@@ -501,7 +501,7 @@ impl Dram {
     /// A line is used at `now`: when its data have passed if nothing is in the way.
     #[inline(never)]
     fn touch(&mut self, line: Line, write: bool, now: Ps) -> Ps {
-        let Place { channel, bank, row } = self.place(line);
+        let BankLocation { channel, bank, row } = self.place(line);
         let (channel, bank) = (&mut self.channels[channel], &mut self.banks[bank]);
         // Who comes late finds what the refresh has left.
         if now >= channel.quiet.1 {

@@ -13,63 +13,63 @@ use super::standard::Standard;
 
 /// A shipped standard by its name, or all that one says.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Part {
+pub enum DramPart {
     /// One of [`presets::NAMES`].
     Shipped(String),
     /// One that somebody has written.
     Own(Box<Standard>),
 }
 
-impl Part {
+impl DramPart {
     /// Its name.
     pub fn name(&self) -> &str {
         match self {
-            Part::Shipped(name) => name,
-            Part::Own(standard) => &standard.name,
+            DramPart::Shipped(name) => name,
+            DramPart::Own(standard) => &standard.name,
         }
     }
 
     /// What it says; [`None`] of a name that nobody ships.
     pub fn standard(&self) -> Option<Standard> {
         match self {
-            Part::Shipped(name) => presets::preset(name),
-            Part::Own(standard) => Some((**standard).clone()),
+            DramPart::Shipped(name) => presets::preset(name),
+            DramPart::Own(standard) => Some((**standard).clone()),
         }
     }
 }
 
-impl From<&str> for Part {
-    fn from(name: &str) -> Part {
-        Part::Shipped(name.into())
+impl From<&str> for DramPart {
+    fn from(name: &str) -> DramPart {
+        DramPart::Shipped(name.into())
     }
 }
 
-impl Serialize for Part {
+impl Serialize for DramPart {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         match self {
-            Part::Shipped(name) => to.serialize_str(name),
-            Part::Own(standard) => standard.serialize(to),
+            DramPart::Shipped(name) => to.serialize_str(name),
+            DramPart::Own(standard) => standard.serialize(to),
         }
     }
 }
 
-impl<'de> Deserialize<'de> for Part {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Part, D::Error> {
+impl<'de> Deserialize<'de> for DramPart {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<DramPart, D::Error> {
         struct Either;
 
         impl<'de> Visitor<'de> for Either {
-            type Value = Part;
+            type Value = DramPart;
 
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
                 f.write_str("the name of a shipped standard, a file that ends in .toml, or a table of one's own")
             }
 
-            fn visit_str<E: Error>(self, name: &str) -> Result<Part, E> {
-                Ok(Part::from(name))
+            fn visit_str<E: Error>(self, name: &str) -> Result<DramPart, E> {
+                Ok(DramPart::from(name))
             }
 
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Part, A::Error> {
-                Standard::deserialize(MapAccessDeserializer::new(map)).map(|standard| Part::Own(Box::new(standard)))
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<DramPart, A::Error> {
+                Standard::deserialize(MapAccessDeserializer::new(map)).map(|standard| DramPart::Own(Box::new(standard)))
             }
         }
 
@@ -77,7 +77,7 @@ impl<'de> Deserialize<'de> for Part {
     }
 }
 
-impl JsonSchema for Part {
+impl JsonSchema for DramPart {
     fn inline_schema() -> bool {
         true
     }
@@ -98,11 +98,11 @@ mod tests {
 
     #[test]
     fn a_part_reads_back_as_it_is_written() {
-        for part in [Part::from("ddr4-2400u"), Part::Own(Box::new(presets::hbm3_6400()))] {
+        for part in [DramPart::from("ddr4-2400u"), DramPart::Own(Box::new(presets::hbm3_6400()))] {
             let text = serde_json::to_string(&part).unwrap();
-            assert_eq!(serde_json::from_str::<Part>(&text).unwrap(), part);
+            assert_eq!(serde_json::from_str::<DramPart>(&text).unwrap(), part);
         }
-        let error = serde_json::from_str::<Part>("4").unwrap_err().to_string();
+        let error = serde_json::from_str::<DramPart>("4").unwrap_err().to_string();
         assert!(error.contains("a file that ends in .toml"), "{error}");
     }
 }

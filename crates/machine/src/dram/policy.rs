@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use super::standard::Page;
-use super::standard::{Command, Standard};
+use super::standard::{DramCommand, Standard};
 use crate::MachineError;
 
 /// A channel's controller.
@@ -145,7 +145,7 @@ impl ControllerSpec {
             }
             let banks = standard.banks_per_channel();
             let refi = standard.timings.get("REFI").copied().unwrap_or(0);
-            standard.check_refresh(Command::RefBank, (refi / banks).max(1) * banks)?;
+            standard.check_refresh(DramCommand::RefBank, (refi / banks).max(1) * banks)?;
         }
         Ok(())
     }

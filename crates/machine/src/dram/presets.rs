@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::standard::{Command, Currents, Level, Page, Row, Standard};
-use Command::{Act, Pre, Rd, Ref, RefBank, Wr};
-use Level::{Bank, Group, OtherRank, Rank};
+use super::standard::{Currents, DramCommand, Page, Row, Standard, TimingScope};
+use DramCommand::{Act, Pre, Rd, Ref, RefBank, Wr};
+use TimingScope::{Bank, Group, OtherRank, Rank};
 
 /// Names of all presets, for messages and loops.
 pub const NAMES: [&str; 12] = [
@@ -41,7 +41,7 @@ pub fn preset(name: &str) -> Option<Standard> {
     })
 }
 
-fn row(prev: &[Command], next: &[Command], level: Level, clocks: &str) -> Row {
+fn row(prev: &[DramCommand], next: &[DramCommand], level: TimingScope, clocks: &str) -> Row {
     Row { prev: prev.into(), next: next.into(), level, clocks: clocks.into(), window: 1 }
 }
 
@@ -430,7 +430,7 @@ pub fn ddr5_6400b() -> Standard {
     }
 }
 
-fn two_clock_commands() -> BTreeMap<Command, u32> {
+fn two_clock_commands() -> BTreeMap<DramCommand, u32> {
     // JESD79-5 command truth table: these carry more address bits than one clock holds.
     [(Act, 2), (Rd, 2), (Wr, 2)].into()
 }

@@ -3,12 +3,12 @@
 //! Channels are independent: each is offered its own requests, in their order, one a clock until it
 //! refuses. A full channel holds no other channel's requests up.
 
-use super::channel::{Channel, Class, Goal, Sink};
+use super::channel::{ChannelController, FinishedSink, Goal, RowOutcome};
 use super::checker::Issued;
-use super::map::{AddressMap, Decoder, Place};
+use super::map::{AddressMap, Decoder, DramLocation};
 use super::policy::ControllerSpec;
 use super::standard::Standard;
-use super::stats::{Gathered, Report};
+use super::stats::{DramReport, Gathered};
 use crate::MachineError;
 
 /// Bytes of a request.
@@ -16,7 +16,7 @@ pub const REQUEST_BYTES: u32 = 64;
 
 /// When requests are offered. Clocks are those of [`Standard::clock_mhz`].
 #[derive(Clone, Copy, Debug)]
-pub enum Arrivals<'a> {
+pub enum RequestArrivals<'a> {
     /// Each channel's next request in every clock, until it is accepted.
     Saturated,
     /// One over all channels every so many clocks; later where it is refused.
@@ -27,18 +27,18 @@ pub enum Arrivals<'a> {
 
 /// Requests, one an element.
 #[derive(Clone, Copy, Debug)]
-pub struct Trace<'a> {
+pub struct DramTrace<'a> {
     /// Byte addresses; the 64-byte line that holds it is asked for.
     pub addresses: &'a [u64],
     /// Whether it writes; empty where all read.
     pub writes: &'a [bool],
     /// When it is offered.
-    pub arrivals: Arrivals<'a>,
+    pub arrivals: RequestArrivals<'a>,
 }
 
 /// What to keep beside the report.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Record {
+pub struct DramRecordOptions {
     /// Clocks in which requests were accepted.
     pub accepted: bool,
     /// All commands.
@@ -47,7 +47,7 @@ pub struct Record {
 
 /// What a simulation gives.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct DramOutcome {
     /// By request, the clock after its last data.
     pub completions: Vec<u64>,
     /// By request, the clock in which it was accepted; empty unless asked for.
@@ -55,7 +55,7 @@ pub struct Outcome {
     /// By channel, its commands in their order; empty unless asked for.
     pub commands: Vec<Vec<Issued>>,
     /// The statistics.
-    pub report: Report,
+    pub report: DramReport,
 }
 
 /// Instructions the engine is compiled for.
@@ -96,9 +96,9 @@ pub fn simulate(
     standard: &Standard,
     map: &AddressMap,
     spec: &ControllerSpec,
-    trace: &Trace,
-    record: Record,
-) -> Result<Outcome, MachineError> {
+    trace: &DramTrace,
+    record: DramRecordOptions,
+) -> Result<DramOutcome, MachineError> {
     simulate_with(Isa::best(), standard, map, spec, trace, record)
 }
 
@@ -111,9 +111,9 @@ pub fn simulate_with(
     standard: &Standard,
     map: &AddressMap,
     spec: &ControllerSpec,
-    trace: &Trace,
-    record: Record,
-) -> Result<Outcome, MachineError> {
+    trace: &DramTrace,
+    record: DramRecordOptions,
+) -> Result<DramOutcome, MachineError> {
     if isa as u8 > Isa::best() as u8 {
         return Err(MachineError::new(
             "dram.isa",
@@ -131,7 +131,7 @@ pub fn simulate_with(
     }
 }
 
-pub(super) fn check(trace: &Trace, decoder: &Decoder) -> Result<(), MachineError> {
+pub(super) fn check(trace: &DramTrace, decoder: &Decoder) -> Result<(), MachineError> {
     let error = |field: &str, came: String, allowed: String, remedy: &str| {
         Err(MachineError::new(format!("dram.trace.{field}"), came, allowed, remedy.into()))
     };
@@ -150,7 +150,7 @@ pub(super) fn check(trace: &Trace, decoder: &Decoder) -> Result<(), MachineError
         return error("addresses", came, allowed, "wrap addresses, or use more channels or ranks");
     }
     match trace.arrivals {
-        Arrivals::At(at) => {
+        RequestArrivals::At(at) => {
             if at.len() != n {
                 return error("arrivals", format!("{} values", at.len()), format!("{n} values, one an address"), "");
             }
@@ -162,7 +162,7 @@ pub(super) fn check(trace: &Trace, decoder: &Decoder) -> Result<(), MachineError
                 return error("arrivals", format!("[{}] = {last}", n - 1), format!("up to {LATEST}"), "count clocks");
             }
         }
-        Arrivals::Every(gap) if gap.saturating_mul(n as u64) > LATEST => {
+        RequestArrivals::Every(gap) if gap.saturating_mul(n as u64) > LATEST => {
             return error("arrivals", format!("every {gap} clocks"), format!("up to {LATEST} clocks in all"), "");
         }
         _ => {}
@@ -178,9 +178,9 @@ struct Arrays<'a> {
     accepted: &'a mut [u64],
 }
 
-impl Sink for Arrays<'_> {
+impl FinishedSink for Arrays<'_> {
     #[inline(always)]
-    fn done(&mut self, id: u64, accepted: u64, finished: u64, _: Class) {
+    fn done(&mut self, id: u64, accepted: u64, finished: u64, _: RowOutcome) {
         if let Some(slot) = self.completions.get_mut(id as usize) {
             *slot = finished;
         }
@@ -195,30 +195,30 @@ fn all_channels<const G: usize>(
     standard: &Standard,
     decoder: &Decoder,
     spec: &ControllerSpec,
-    trace: &Trace,
-    record: Record,
-) -> Result<Outcome, MachineError> {
+    trace: &DramTrace,
+    record: DramRecordOptions,
+) -> Result<DramOutcome, MachineError> {
     let n = trace.addresses.len();
     let mut completions = vec![0; n];
     let mut accepted = vec![0; if record.accepted { n } else { 0 }];
     let mut commands = Vec::new();
     let mut gathered = Gathered::default();
     for requests in by_channel(standard, decoder, trace) {
-        let mut channel = Channel::<G>::new(standard, spec, REQUEST_BYTES)?;
+        let mut channel = ChannelController::<G>::new(standard, spec, REQUEST_BYTES)?;
         channel.account.log = record.commands.then(Vec::new);
         let mut sink = Arrays { completions: &mut completions, accepted: &mut accepted };
         run(isa, &mut channel, decoder, trace, requests.as_deref(), &mut sink);
         gathered.add(&channel);
         commands.extend(channel.account.log.take());
     }
-    Ok(Outcome { completions, accepted, commands, report: gathered.report(standard) })
+    Ok(DramOutcome { completions, accepted, commands, report: gathered.report(standard) })
 }
 
 /// A request of one channel among several: its number and where it lies.
-type Sorted = (u32, Place);
+type Sorted = (u32, DramLocation);
 
 /// The requests of each channel, in their order; [`None`] where one channel has them all.
-fn by_channel(standard: &Standard, decoder: &Decoder, trace: &Trace) -> Vec<Option<Vec<Sorted>>> {
+fn by_channel(standard: &Standard, decoder: &Decoder, trace: &DramTrace) -> Vec<Option<Vec<Sorted>>> {
     let channels = standard.channels as usize;
     if channels == 1 {
         return vec![None];
@@ -233,9 +233,9 @@ fn by_channel(standard: &Standard, decoder: &Decoder, trace: &Trace) -> Vec<Opti
 
 fn run<const G: usize>(
     isa: Isa,
-    channel: &mut Channel<G>,
+    channel: &mut ChannelController<G>,
     decoder: &Decoder,
-    trace: &Trace,
+    trace: &DramTrace,
     sorted: Option<&[Sorted]>,
     sink: &mut Arrays,
 ) {
@@ -253,9 +253,9 @@ fn run<const G: usize>(
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn run_avx2<const G: usize>(
-    channel: &mut Channel<G>,
+    channel: &mut ChannelController<G>,
     decoder: &Decoder,
-    trace: &Trace,
+    trace: &DramTrace,
     sorted: Option<&[Sorted]>,
     sink: &mut Arrays,
 ) {
@@ -265,9 +265,9 @@ fn run_avx2<const G: usize>(
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn run_avx512<const G: usize>(
-    channel: &mut Channel<G>,
+    channel: &mut ChannelController<G>,
     decoder: &Decoder,
-    trace: &Trace,
+    trace: &DramTrace,
     sorted: Option<&[Sorted]>,
     sink: &mut Arrays,
 ) {
@@ -277,9 +277,9 @@ fn run_avx512<const G: usize>(
 /// One loop for all arrivals; compiled once for each set of instructions.
 #[inline(always)]
 fn serve<const G: usize>(
-    channel: &mut Channel<G>,
+    channel: &mut ChannelController<G>,
     decoder: &Decoder,
-    trace: &Trace,
+    trace: &DramTrace,
     sorted: Option<&[Sorted]>,
     sink: &mut Arrays,
 ) {
@@ -293,9 +293,9 @@ fn serve<const G: usize>(
         };
         let goal = match trace.arrivals {
             _ if k == count => Goal::Empty,
-            Arrivals::Saturated => Goal::Offer(0),
-            Arrivals::Every(gap) => Goal::Offer(i as u64 * gap),
-            Arrivals::At(at) => Goal::Offer(at[i]),
+            RequestArrivals::Saturated => Goal::Offer(0),
+            RequestArrivals::Every(gap) => Goal::Offer(i as u64 * gap),
+            RequestArrivals::At(at) => Goal::Offer(at[i]),
         };
         channel.drive(goal, sink);
         if k < count {

@@ -17,7 +17,7 @@ use crate::MachineError;
 
 /// What goes over the command bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
-pub enum Command {
+pub enum DramCommand {
     /// Open a row.
     Act,
     /// Close a bank's row.
@@ -34,34 +34,41 @@ pub enum Command {
     RefBank,
 }
 
-impl Command {
+impl DramCommand {
     /// All commands.
-    pub const ALL: [Command; 7] =
-        [Command::Act, Command::Pre, Command::Rd, Command::Wr, Command::PreAll, Command::Ref, Command::RefBank];
+    pub const ALL: [DramCommand; 7] = [
+        DramCommand::Act,
+        DramCommand::Pre,
+        DramCommand::Rd,
+        DramCommand::Wr,
+        DramCommand::PreAll,
+        DramCommand::Ref,
+        DramCommand::RefBank,
+    ];
 
     /// Whether it moves data.
     #[inline]
     pub fn is_column(self) -> bool {
-        matches!(self, Command::Rd | Command::Wr)
+        matches!(self, DramCommand::Rd | DramCommand::Wr)
     }
 
     /// Whether it addresses a whole rank.
     #[inline]
     pub fn is_rank_wide(self) -> bool {
-        matches!(self, Command::PreAll | Command::Ref)
+        matches!(self, DramCommand::PreAll | DramCommand::Ref)
     }
 
     /// The command by whose name rows call it: closing all banks is a precharge of each.
     #[inline]
-    pub fn in_rows(self) -> Command {
-        if self == Command::PreAll { Command::Pre } else { self }
+    pub fn in_rows(self) -> DramCommand {
+        if self == DramCommand::PreAll { DramCommand::Pre } else { self }
     }
 }
 
 /// Where two commands have to meet for a row to hold between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-pub enum Level {
+pub enum TimingScope {
     /// Same bank.
     Bank,
     /// Same bank group.
@@ -77,11 +84,11 @@ pub enum Level {
 #[serde(deny_unknown_fields)]
 pub struct Row {
     /// Any of these, then ...
-    pub prev: Vec<Command>,
+    pub prev: Vec<DramCommand>,
     /// ... any of these, ...
-    pub next: Vec<Command>,
+    pub next: Vec<DramCommand>,
     /// ... that meet here, ...
-    pub level: Level,
+    pub level: TimingScope,
     /// ... are this many clocks apart: names of timings and numbers, with `+` and `-` between them.
     pub clocks: String,
     /// Counts from the latest `prev` (1) or from the `window`th latest (4 for tFAW).
@@ -146,7 +153,7 @@ pub struct Standard {
     pub page: Page,
     /// Clocks on the command bus, by command; 1 where not named.
     #[serde(default)]
-    pub command_clocks: BTreeMap<Command, u32>,
+    pub command_clocks: BTreeMap<DramCommand, u32>,
     /// In clocks, by JEDEC's names without the `t`.
     pub timings: BTreeMap<String, u32>,
     /// The constraints.
@@ -222,7 +229,7 @@ impl Standard {
     }
 
     /// Clocks a command takes on its bus.
-    pub fn bus_clocks(&self, command: Command) -> u32 {
+    pub fn bus_clocks(&self, command: DramCommand) -> u32 {
         self.command_clocks.get(&command).copied().unwrap_or(1)
     }
 
@@ -263,7 +270,7 @@ impl Standard {
             self.check_currents(currents)?;
         }
         self.check_constraints()?;
-        self.check_refresh(Command::Ref, self.timings.get("REFI").copied().unwrap_or(0))
+        self.check_refresh(DramCommand::Ref, self.timings.get("REFI").copied().unwrap_or(0))
     }
 
     fn check_organisation(&self) -> Result<(), MachineError> {
@@ -389,7 +396,8 @@ impl Standard {
                     "1 counts from the latest command".into(),
                 ));
             }
-            if row.window > 1 && (row.level != Level::Rank || row.prev != [Command::Act] || row.next != [Command::Act])
+            if row.window > 1
+                && (row.level != TimingScope::Rank || row.prev != [DramCommand::Act] || row.next != [DramCommand::Act])
             {
                 return Err(self.error(
                     "constraints",
@@ -407,9 +415,9 @@ impl Standard {
     ///
     /// # Errors
     /// It does not, with the clocks that it takes.
-    pub(super) fn check_refresh(&self, refresh: Command, interval: u32) -> Result<(), MachineError> {
-        const WITHIN: [Level; 3] = [Level::Bank, Level::Group, Level::Rank];
-        let among = |levels: &[Level], prev: &[Command], next: &[Command]| {
+    pub(super) fn check_refresh(&self, refresh: DramCommand, interval: u32) -> Result<(), MachineError> {
+        const WITHIN: [TimingScope; 3] = [TimingScope::Bank, TimingScope::Group, TimingScope::Rank];
+        let among = |levels: &[TimingScope], prev: &[DramCommand], next: &[DramCommand]| {
             let mut most = 0;
             for row in &self.constraints {
                 if levels.contains(&row.level)
@@ -422,16 +430,16 @@ impl Standard {
             }
             Ok::<u32, MachineError>(most)
         };
-        let longest = |prev: &[Command], next: &[Command]| among(&WITHIN, prev, next);
+        let longest = |prev: &[DramCommand], next: &[DramCommand]| among(&WITHIN, prev, next);
         let came = |of: &str| {
             let clocks = |name: &str| self.timings.get(name).copied().unwrap_or(0);
             format!("{} with {of} = {}", clocks("REFI"), clocks(of))
         };
-        let most_bus = Command::ALL.iter().map(|&c| self.bus_clocks(c)).max().unwrap_or(1);
-        if refresh == Command::RefBank {
-            let (banks, others) = (self.banks_per_channel(), [Level::Group, Level::Rank]);
-            let after = among(&others, &[refresh], &[Command::Act])?;
-            let before = among(&others, &[Command::Act], &[refresh])?;
+        let most_bus = DramCommand::ALL.iter().map(|&c| self.bus_clocks(c)).max().unwrap_or(1);
+        if refresh == DramCommand::RefBank {
+            let (banks, others) = (self.banks_per_channel(), [TimingScope::Group, TimingScope::Rank]);
+            let after = among(&others, &[refresh], &[DramCommand::Act])?;
+            let before = among(&others, &[DramCommand::Act], &[refresh])?;
             let slot = after + before + 2 * most_bus;
             if interval / banks < slot {
                 return Err(self.error(
@@ -447,20 +455,20 @@ impl Standard {
                 ));
             }
         }
-        let close = longest(&[Command::Act, Command::Rd, Command::Wr], &[Command::Pre])?;
-        let precharge = longest(&[Command::Pre], &[refresh])?;
-        let refreshed = longest(&[refresh], &[Command::Act])?;
-        let open = longest(&[Command::Act], &[Command::Rd, Command::Wr])?;
+        let close = longest(&[DramCommand::Act, DramCommand::Rd, DramCommand::Wr], &[DramCommand::Pre])?;
+        let precharge = longest(&[DramCommand::Pre], &[refresh])?;
+        let refreshed = longest(&[refresh], &[DramCommand::Act])?;
+        let open = longest(&[DramCommand::Act], &[DramCommand::Rd, DramCommand::Wr])?;
         // Each of the four commands may find the bus taken by another one.
         let bus = 4 * most_bus;
         let least = [close, precharge, refreshed, open, bus].into_iter().map(u64::from).sum::<u64>();
         if u64::from(interval) >= least {
             return Ok(());
         }
-        let of = if refresh == Command::RefBank { "RFC_B" } else { "RFC" };
+        let of = if refresh == DramCommand::RefBank { "RFC_B" } else { "RFC" };
         let rounded = u32::try_from(least).unwrap_or(u32::MAX);
         let refi =
-            if refresh == Command::RefBank { rounded.next_multiple_of(self.banks_per_channel()) } else { rounded };
+            if refresh == DramCommand::RefBank { rounded.next_multiple_of(self.banks_per_channel()) } else { rounded };
         Err(self.error(
             "timings.REFI",
             came(of),

@@ -3,7 +3,7 @@
 use ::stats::Histogram;
 use serde::{Deserialize, Serialize};
 
-use super::channel::Channel;
+use super::channel::ChannelController;
 use super::counters::Counters;
 pub use super::counters::Gap;
 pub use super::energy::Energy;
@@ -65,7 +65,7 @@ impl Latencies {
 
 /// What a simulation found.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Report {
+pub struct DramReport {
     /// Clocks from 0 to the end of the last data.
     pub clocks: u64,
     /// Bytes that went over the data buses.
@@ -116,7 +116,7 @@ pub struct ChannelLoad {
 /// A channel that is idle for less than this share of its time has no time left.
 pub const CHANNEL_FULL: f64 = 0.05;
 
-impl Report {
+impl DramReport {
     /// The channel with the least idle time, if it has none left while all together have: its number and its load.
     pub fn overloaded_channel(&self) -> Option<(usize, ChannelLoad)> {
         let busiest = self.channels.iter().copied().enumerate().min_by(|a, b| a.1.idle.total_cmp(&b.1.idle))?;
@@ -138,7 +138,7 @@ pub(super) struct Gathered {
 }
 
 impl Gathered {
-    pub fn add<const G: usize>(&mut self, channel: &Channel<G>) {
+    pub fn add<const G: usize>(&mut self, channel: &ChannelController<G>) {
         self.counters.push((channel.counters(), channel.end()));
         for (all, one) in self.latency.iter_mut().zip(&channel.account.latency) {
             all.merge(one);
@@ -146,13 +146,13 @@ impl Gathered {
         self.heat.extend_from_slice(&channel.account.heat);
     }
 
-    pub fn report(&self, standard: &Standard) -> Report {
+    pub fn report(&self, standard: &Standard) -> DramReport {
         self.since(&Gathered::default(), 0, standard)
     }
 
     /// What has happened since `from`, of the same channels, up to `clock` or the last data. Latencies are all that
     /// were recorded. A channel's time since `from` begins with the end of its data before.
-    pub fn since(&self, from: &Gathered, clock: u64, standard: &Standard) -> Report {
+    pub fn since(&self, from: &Gathered, clock: u64, standard: &Standard) -> DramReport {
         let until = self.counters.iter().map(|&(_, end)| end).max().unwrap_or(0).max(clock);
         let burst = u64::from(standard.timings.get("BL").copied().unwrap_or(1));
         let mut sum = Counters::default();
@@ -190,7 +190,7 @@ impl Gathered {
         let rows = heat.iter().fold([0; 3], |sum, bank| std::array::from_fn(|i| sum[i] + bank[i]));
         let bytes = (sum.columns[0] + sum.columns[1]) * u64::from(standard.access_bytes);
         let seconds = clocks as f64 / (f64::from(standard.clock_mhz) * 1e6);
-        Report {
+        DramReport {
             clocks,
             bytes,
             bytes_per_s: if clocks == 0 { 0.0 } else { bytes as f64 / seconds },

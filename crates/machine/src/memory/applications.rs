@@ -25,13 +25,13 @@ use stats::{Path, Reason};
 use units::{Cbm, CoreId, Line, Ps};
 
 use super::behind::Fill;
-use super::llc::{Requester, Share};
+use super::llc::{FillRule, Requester};
 use super::pending::Asked;
-use super::placement::{Placement, owner};
+use super::placement::{SlicePlacement, owner};
 use super::{Hierarchy, Inclusion, LevelCounters, Snooped, Ways};
 use crate::cache::Victim;
 use crate::stacked::{SkipLogic, SkipSpec, Using};
-use crate::{Lookup, MachineError, Reply, Response, Served};
+use crate::{MachineError, PrivateLookup, Reply, Response, Served};
 
 /// An application whose lines the LLC tells from others'.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -92,7 +92,7 @@ pub struct ApplicationState {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Applications {
     ranges: Vec<(Range<u64>, u8)>,
-    all: Vec<Application>,
+    all: Vec<LlcOwner>,
     /// Slices that no application owns.
     rest: Vec<u8>,
     /// Lines that leave, while they do.
@@ -100,7 +100,7 @@ pub(super) struct Applications {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct Application {
+struct LlcOwner {
     own: Option<Vec<u8>>,
     /// What it has now.
     has: Option<Vec<u8>>,
@@ -189,7 +189,7 @@ impl Hierarchy {
                 }
                 None => None,
             };
-            all.push(Application {
+            all.push(LlcOwner {
                 has: own.clone(),
                 own,
                 ways,
@@ -216,7 +216,7 @@ impl Hierarchy {
             let before = self.behind.fabric.here();
             for socket in 0..self.behind.fabric.sockets() {
                 self.enter_socket(socket);
-                self.llc.place_by(Placement::new(&owned, &own, &rest));
+                self.llc.place_by(SlicePlacement::new(&owned, &own, &rest));
             }
             self.enter_socket(before);
         }
@@ -242,7 +242,7 @@ impl Hierarchy {
     /// The applications, in the order in which they were given.
     pub fn applications(&self) -> Vec<ApplicationState> {
         let all = self.applications.as_ref().map_or(&[][..], |a| &a.all);
-        let state = |a: &Application| ApplicationState {
+        let state = |a: &LlcOwner| ApplicationState {
             counters: a.counters,
             skips: !a.uses_llc,
             slices: a.has.as_ref().map(|slices| slices.len() as u32),
@@ -251,7 +251,7 @@ impl Hierarchy {
     }
 
     #[inline]
-    fn application_of(&mut self, line: Line) -> Option<(usize, &mut Application)> {
+    fn application_of(&mut self, line: Line) -> Option<(usize, &mut LlcOwner)> {
         let applications = self.applications.as_deref_mut()?;
         let n = usize::from(owner(&applications.ranges, line)?);
         Some((n, &mut applications.all[n]))
@@ -260,7 +260,7 @@ impl Hierarchy {
     /// The part of [`crate::Memory::fetch`] for an application that skips the LLC; [`None`] for others, and where another core has
     /// the only current copy.
     #[inline(never)]
-    pub(super) fn fetch_past_llc(&mut self, request: &Request, lookup: &Lookup, now: Ps) -> Option<Reply> {
+    pub(super) fn fetch_past_llc(&mut self, request: &Request, lookup: &PrivateLookup, now: Ps) -> Option<Reply> {
         let (line, core, write) = (request.addr.line(), request.core, request.access.writes());
         // What a tail has, or a pointer represents, is found beside the LLC.
         if self.behind.tails.is_some() && self.behind.tail_has(line)
@@ -383,7 +383,7 @@ impl Hierarchy {
     /// Settles `victim`, which has left the L2 of `core` at `now`, of an application that skips or bypasses the LLC; `false` if
     /// nothing is done, and it goes the usual way.
     #[inline(never)]
-    pub(super) fn settle_apart(&mut self, victim: &Victim, core: CoreId, share: Share, now: Ps) -> bool {
+    pub(super) fn settle_apart(&mut self, victim: &Victim, core: CoreId, share: FillRule, now: Ps) -> bool {
         let line = victim.line;
         let represented = !victim.dirty && self.copies.as_ref().is_some_and(|copies| copies.has(line));
         let Some((_, application)) = self.application_of(line) else { return false };
@@ -419,10 +419,10 @@ impl Hierarchy {
 
     /// The share of who brings `line` in, within the ways of its application; [`None`] if that skips the LLC.
     #[inline(never)]
-    pub(super) fn admitted(&mut self, line: Line, share: Share) -> Option<Share> {
+    pub(super) fn admitted(&mut self, line: Line, share: FillRule) -> Option<FillRule> {
         let Some((_, application)) = self.application_of(line) else { return Some(share) };
         let ways = application.ways.unwrap_or(share.ways);
-        application.uses_llc.then_some(Share { ways, ..share })
+        application.uses_llc.then_some(FillRule { ways, ..share })
     }
 
     /// Application `n` begins to skip the LLC or to use it: slices change hands, and lines that have no business there any

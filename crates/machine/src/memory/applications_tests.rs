@@ -12,7 +12,7 @@ use units::{Addr, Cbm, Clos, CoreId, Line, Ps, Size};
 use super::engines_tests::spec as with_engine;
 use super::*;
 use crate::copy_table::Move;
-use crate::stacked::{Service, SkipSpec, StackedSpec, Timing};
+use crate::stacked::{BankService, BankTiming, SkipSpec, StackedSpec};
 
 const NS: u64 = 1_000;
 
@@ -245,7 +245,7 @@ fn a_line_comes_in_once_it_was_used_again() {
 }
 
 fn stack(channels: u32) -> StackedTablesSpec {
-    let service = Service::Rates { per_us: vec![8.0, 5.0], exponential: false };
+    let service = BankService::Rates { per_us: vec![8.0, 5.0], exponential: false };
     let memory = StackedSpec { channels, banks: 2, service, link_ns: 30.0 };
     StackedTablesSpec { memory, ..StackedTablesSpec::default() }
 }
@@ -272,9 +272,9 @@ fn a_table_in_stacked_dram_takes_link_and_service_and_a_write_takes_every_channe
 #[test]
 fn reads_of_a_device_keep_a_bank_busy_for_its_whole_cycle() {
     let mut memory = Hierarchy::new(&spec(Inclusion::NonInclusive, 8), 2, "machine").unwrap();
-    let service = Service::Device { standard: "hmc-2.1-vault".into(), bytes: 64 };
+    let service = BankService::Device { standard: "hmc-2.1-vault".into(), bytes: 64 };
     let device = StackedSpec { channels: 1, banks: 1, service, link_ns: 0.0 };
-    let Timing::Device { first_data, burst, cycle } = device.resolve("memory").unwrap() else {
+    let BankTiming::Device { first_data, burst, cycle } = device.resolve("memory").unwrap() else {
         panic!("a device has device timings");
     };
     let spec = StackedTablesSpec { memory: device, ..StackedTablesSpec::default() };

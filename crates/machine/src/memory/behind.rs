@@ -12,11 +12,11 @@ use super::fabric::Fabric;
 use super::home::Home;
 use super::homes::AnyHome;
 use super::in_flight::InFlight;
-use super::pending::{Asked, Pending};
+use super::pending::{Asked, PendingMemory};
 use super::tails::Tails;
 use super::{Hierarchy, MemorySpec};
 use crate::MachineError;
-use crate::dram::{Dram, DramCounters, Work};
+use crate::dram::{Dram, DramCounters, EnergyEvents};
 
 /// The answer of what is behind the caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub(super) struct Behind {
     /// Of each socket, at once.
     pub drams: Vec<Dram>,
     /// Controllers in their place, which answer later.
-    pub pending: Option<Box<Pending>>,
+    pub pending: Option<Box<PendingMemory>>,
 }
 
 impl Behind {
@@ -49,7 +49,7 @@ impl Behind {
     /// memory system stands in the scenario.
     ///
     /// # Errors
-    /// As [`Dram::new`] and [`Pending::new`].
+    /// As [`Dram::new`] and [`PendingMemory::new`].
     pub(super) fn new(
         spec: &MemorySpec,
         cores: u32,
@@ -60,7 +60,7 @@ impl Behind {
         let path = &format!("{path}.dram");
         let homes = fabric.sockets();
         let pending = spec.dram.controller.as_ref();
-        let pending = pending.map(|setting| Pending::new(&spec.dram, setting, homes as u32, llc, path));
+        let pending = pending.map(|setting| PendingMemory::new(&spec.dram, setting, homes as u32, llc, path));
         Ok(Behind {
             fabric,
             in_flight: InFlight::new(cores),
@@ -176,9 +176,9 @@ impl Behind {
     }
 
     /// What DRAM has done up to `now` that takes energy.
-    pub(super) fn dram_work(&self, now: Ps) -> Work {
+    pub(super) fn dram_work(&self, now: Ps) -> EnergyEvents {
         let at_once = || {
-            let mut work = Work::default();
+            let mut work = EnergyEvents::default();
             self.drams.iter().for_each(|dram| work += dram.work(now));
             work
         };

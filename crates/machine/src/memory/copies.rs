@@ -7,7 +7,7 @@ use stats::{Path, Reason};
 use units::{Line, Ps, Span};
 
 use super::behind::Fill;
-use super::llc::{Arrival, Requester, Spot};
+use super::llc::{Requester, SliceArrival, Spot};
 use super::pending::Asked;
 use super::{Hierarchy, MemorySpec};
 use crate::copy_table::{IndexTable, Move, Moves};
@@ -136,7 +136,7 @@ impl Hierarchy {
         let original = self.copies.as_ref().map_or(src, |copies| copies.table.original(src));
         let spot = self.llc.spot(original);
         self.meet_tenants(spot, now);
-        let Arrival { at, waited, distance } = self.llc.take_in(spot, Requester::Core(core), now);
+        let SliceArrival { at, waited, distance } = self.llc.take_in(spot, Requester::Core(core), now);
         let mut path = Path::of(Reason::SliceQueue, waited);
         path.push(Reason::Interconnect, distance * 2);
         path.push(Reason::Llc, self.llc.latency());
@@ -244,7 +244,7 @@ impl Hierarchy {
         copies.counters.hits += 1;
         let latency = copies.latency;
         let spot = self.llc.spot(src);
-        let Arrival { at, waited, distance } = self.llc.take_in(spot, Requester::Core(request.core), now);
+        let SliceArrival { at, waited, distance } = self.llc.take_in(spot, Requester::Core(request.core), now);
         let back = distance + self.llc.carry(spot, Requester::Core(request.core), false, at);
         self.llc.use_line(spot);
         self.counters.llc.hits += 1;

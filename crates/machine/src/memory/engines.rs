@@ -96,7 +96,7 @@ pub struct EngineCounters {
 
 /// An engine at work.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Engine {
+pub(super) struct CopyEngine {
     spec: CopyEngineSpec,
     /// When it can begin another copy: of an engine in the controllers, that of each socket. There are 8 at most.
     free: [Ps; 8],
@@ -109,10 +109,10 @@ pub(super) struct Engine {
     counters: EngineCounters,
 }
 
-impl Engine {
+impl CopyEngine {
     /// # Errors
     /// Times and rates that cannot be.
-    pub(super) fn new(spec: &CopyEngineSpec, path: &str) -> Result<Engine, MachineError> {
+    pub(super) fn new(spec: &CopyEngineSpec, path: &str) -> Result<CopyEngine, MachineError> {
         if let CopyEngineSpec::Dma { rate, notice, .. } = spec {
             let error = |field: &str, came: String, remedy: &str| {
                 Err(MachineError::new(format!("{path}.{field}"), came, "more than 0", remedy.into()))
@@ -126,7 +126,7 @@ impl Engine {
                 return error("notice.period", period.to_string(), "a read of memory takes 20 ns");
             }
         }
-        Ok(Engine {
+        Ok(CopyEngine {
             spec: spec.clone(),
             free: [Ps::ZERO; 8],
             under_way: VecDeque::new(),

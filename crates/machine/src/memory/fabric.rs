@@ -68,7 +68,7 @@ impl Sub for SocketCounters {
 }
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Link {
+struct SocketLink {
     /// When the latest message's request was made.
     latest: Ps,
     free: Ps,
@@ -84,7 +84,7 @@ pub(super) struct Fabric {
     nic: u8,
     /// The socket that asks.
     here: usize,
-    links: Vec<Link>,
+    links: Vec<SocketLink>,
     hop: Ps,
     /// Of a message without data, and of one with a line.
     message: Ps,
@@ -119,11 +119,11 @@ impl Default for Fabric {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Homes {
     /// First lines, ascending, and what goes for all lines up to the next.
-    from: Vec<(u64, Share)>,
+    from: Vec<(u64, RangeHome)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Share {
+enum RangeHome {
     One(u8),
     Round,
 }
@@ -131,9 +131,11 @@ enum Share {
 impl Homes {
     fn new(spec: &SocketsSpec, cores: u32, extents: &[Extent]) -> Homes {
         let share = |home, core: Option<CoreId>| match home {
-            HomeSocket::Interleaved => Share::Round,
-            HomeSocket::Socket(socket) => Share::One(socket as u8),
-            HomeSocket::Local => Share::One(core.map_or(spec.nic, |core| spec.of_core(u32::from(core.0), cores)) as u8),
+            HomeSocket::Interleaved => RangeHome::Round,
+            HomeSocket::Socket(socket) => RangeHome::One(socket as u8),
+            HomeSocket::Local => {
+                RangeHome::One(core.map_or(spec.nic, |core| spec.of_core(u32::from(core.0), cores)) as u8)
+            }
         };
         let mut sorted: Vec<&Extent> = extents.iter().collect();
         sorted.sort_by_key(|extent| extent.bytes.start);
@@ -150,8 +152,8 @@ impl Homes {
     fn of(&self, line: Line, sockets: usize) -> usize {
         let at = self.from.partition_point(|&(from, _)| from <= line.0);
         match self.from[at - 1].1 {
-            Share::One(socket) => usize::from(socket),
-            Share::Round => (line.0 / PAGE_LINES % sockets as u64) as usize,
+            RangeHome::One(socket) => usize::from(socket),
+            RangeHome::Round => (line.0 / PAGE_LINES % sockets as u64) as usize,
         }
     }
 }
@@ -217,7 +219,7 @@ impl Fabric {
             count,
             of: (0..cores).map(|core| spec.of_core(core, cores) as u8).collect(),
             nic: spec.nic as u8,
-            links: vec![Link::default(); count * count],
+            links: vec![SocketLink::default(); count * count],
             hop: spec.hop.ps(),
             message: time(MESSAGE),
             data: time(MESSAGE + LINE_BYTES),

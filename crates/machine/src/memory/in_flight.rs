@@ -11,14 +11,14 @@ use crate::cache::equal_tags;
 /// that comes first; there are 64 entries a core, four times as many as cores have misses under way.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct InFlight {
-    buckets: Vec<Bucket>,
+    buckets: Vec<InFlightBucket>,
     /// Nothing is under way: see [`super::warm`].
     #[serde(skip)]
     pub(super) untimed: bool,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-struct Bucket {
+struct InFlightBucket {
     lines: [u32; 8],
     until: [Ps; 8],
 }
@@ -26,7 +26,10 @@ struct Bucket {
 impl InFlight {
     pub(super) fn new(cores: u32) -> InFlight {
         let buckets = (cores as usize * 8).next_power_of_two().max(64);
-        InFlight { buckets: vec![Bucket { lines: [u32::MAX; 8], until: [Ps::ZERO; 8] }; buckets], untimed: false }
+        InFlight {
+            buckets: vec![InFlightBucket { lines: [u32::MAX; 8], until: [Ps::ZERO; 8] }; buckets],
+            untimed: false,
+        }
     }
 
     #[inline(always)]

@@ -10,7 +10,7 @@ use super::{
     SocketsSpec,
 };
 use crate::cache::Victim;
-use crate::{Lookup, Memory, Served};
+use crate::{Memory, PrivateLookup, Served};
 
 const INTERVAL: u64 = 50_000;
 
@@ -79,7 +79,7 @@ fn what_leaves_l2_for_a_slice_or_memory_takes_links_and_nothing_else_does() {
             let now = Ps(10_000_000);
             if leaves {
                 let victim = Victim { line: Line(line), dirty, owner };
-                let lookup = Lookup { victims: [Some(victim), None], ..Lookup::default() };
+                let lookup = PrivateLookup { victims: [Some(victim), None], ..PrivateLookup::default() };
                 memory.settle(&lookup, &request(0, 1000), now);
             }
             memory.dma_write(Line(other), 1, now) - now

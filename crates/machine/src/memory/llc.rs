@@ -5,14 +5,14 @@ use serde::{Deserialize, Serialize};
 use units::{Cbm, CoreId, LINE_BYTES, Line, Ps, Rate, Size, Span};
 
 use super::mix::mix;
-use super::placement::Placement;
+use super::placement::SlicePlacement;
 use super::tenants::{Tenants, is_of_tenants};
 use crate::MachineError;
-use crate::cache::{AnyPolicy, CacheSpec, NoWay, OLDEST, Replacement, RowOfSets, TagArray, Victim, Written};
+use crate::cache::{AnyPolicy, CacheSpec, NoWay, OLDEST, Replacement, RowOfSets, TagArray, Victim, WriteOutcome};
 use crate::divisor::Divisor;
 
 use super::ways::Ways;
-use super::wires::{Shape, Wires};
+use super::wires::{WireTopology, Wires};
 
 /// How the LLC relates to the private caches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -188,7 +188,7 @@ pub struct SliceCounters {
 
 /// What a class of service, or a device, may fill, and at what age its lines come in.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Share {
+pub(super) struct FillRule {
     pub ways: Cbm,
     pub age: u8,
     /// Whose lines they are: a class of service, or [`DEVICES`].
@@ -234,7 +234,7 @@ impl Spot {
 
 /// A request at its slice.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Arrival {
+pub(super) struct SliceArrival {
     /// When the slice takes it in.
     pub at: Ps,
     /// What it waited for that.
@@ -247,7 +247,7 @@ pub(super) struct Arrival {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Llc {
     slices: Vec<Slice>,
-    tags: Tags,
+    tags: SliceTags,
     /// Sets of a slice.
     sets: Divisor,
     hash: Hash,
@@ -264,7 +264,7 @@ pub(super) struct Llc {
     #[serde(with = "units::arrays::boxed")]
     owned: Box<[u64; 256]>,
     /// Applications with slices of their own; the hash decides when left out.
-    placement: Option<Box<Placement>>,
+    placement: Option<Box<SlicePlacement>>,
     tenants: Option<Box<Tenants>>,
     /// Nothing waits, and nothing takes a slice: see [`super::warm`].
     #[serde(skip)]
@@ -298,7 +298,7 @@ pub(crate) enum Hash {
 
 /// The tags of all slices. Most runs have LRU, which is faster when the compiler knows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-enum Tags {
+enum SliceTags {
     /// Sets of the same number lie side by side, slice by slice: what the host reads for a row of lines is in one piece.
     Lru(TagArray),
     /// An array a slice, each with draws of its own.
@@ -309,11 +309,11 @@ enum Tags {
 macro_rules! with_tags {
     ($tags:expr, $slices:expr, $spot:expr, $name:ident, $set:ident => $body:expr) => {
         match $tags {
-            Tags::Lru($name) => {
+            SliceTags::Lru($name) => {
                 let $set = $spot.set as usize * $slices + $spot.slice as usize;
                 $body
             }
-            Tags::Any(slices) => {
+            SliceTags::Any(slices) => {
                 let ($name, $set) = (&mut slices[$spot.slice as usize], $spot.set as usize);
                 $body
             }
@@ -425,10 +425,10 @@ impl Llc {
         let wires =
             stops.and_then(|s| s.interval.map(|interval| Box::new(Wires::new(s.shape, s.count, s.hop, interval))));
         let tags = match spec.replacement {
-            Replacement::Lru => Tags::Lru(TagArray::new(sets * u64::from(n), spec.ways)),
+            Replacement::Lru => SliceTags::Lru(TagArray::new(sets * u64::from(n), spec.ways)),
             other => {
                 let array = |seed| TagArray::with_replacement(sets, spec.ways, other, seed);
-                Tags::Any((0..u64::from(n)).map(array).collect())
+                SliceTags::Any((0..u64::from(n)).map(array).collect())
             }
         };
         let slice = Slice { latest: Ps::ZERO, free: Ps::ZERO, counters: SliceCounters::default() };
@@ -478,18 +478,18 @@ impl Llc {
     }
 
     /// Lines are placed by `placement` from now on, in an empty cache.
-    pub(super) fn place_by(&mut self, placement: Placement) {
+    pub(super) fn place_by(&mut self, placement: SlicePlacement) {
         self.placement = Some(Box::new(placement));
     }
 
-    pub(super) fn placement_mut(&mut self) -> Option<&mut Placement> {
+    pub(super) fn placement_mut(&mut self) -> Option<&mut SlicePlacement> {
         self.placement.as_deref_mut()
     }
 
     /// Takes out what `goes` names and what does not lie where it belongs any more; appends it.
     pub(super) fn drain(&mut self, goes: impl Fn(Line) -> bool, out: &mut Vec<Victim>) {
         let (hash, placement, slices) = (self.hash, self.placement.as_deref(), self.slices.len());
-        let name = |slice, within| Placement::name(placement, within).unwrap_or_else(|| hash.join(slice, within));
+        let name = |slice, within| SlicePlacement::name(placement, within).unwrap_or_else(|| hash.join(slice, within));
         let wants = |slice, within| {
             if is_of_tenants(within) {
                 return false;
@@ -503,10 +503,10 @@ impl Llc {
             out.push(Victim { line: name(slice, victim.line), ..victim });
         };
         match &mut self.tags {
-            Tags::Lru(tags) => {
+            SliceTags::Lru(tags) => {
                 tags.drain(|set, line| wants(set % slices, line), |set, victim| gone(set % slices, victim));
             }
-            Tags::Any(arrays) => {
+            SliceTags::Any(arrays) => {
                 for (slice, tags) in arrays.iter_mut().enumerate() {
                     tags.drain(|_, line| wants(slice, line), |_, victim| gone(slice, victim));
                 }
@@ -522,8 +522,8 @@ impl Llc {
 
     pub(super) fn ways(&self) -> u32 {
         match &self.tags {
-            Tags::Lru(tags) => tags.ways(),
-            Tags::Any(slices) => slices[0].ways(),
+            SliceTags::Lru(tags) => tags.ways(),
+            SliceTags::Any(slices) => slices[0].ways(),
         }
     }
 
@@ -566,7 +566,7 @@ impl Llc {
 
     /// The slice takes in a request made at `now`, after those made before.
     #[inline]
-    pub(super) fn take_in(&mut self, spot: Spot, from: Requester, now: Ps) -> Arrival {
+    pub(super) fn take_in(&mut self, spot: Spot, from: Requester, now: Ps) -> SliceArrival {
         let distance = if self.distances.is_empty() {
             Ps::ZERO
         } else {
@@ -577,7 +577,7 @@ impl Llc {
             self.distances[row * self.slices.len() + spot.slice as usize]
         };
         if self.untimed {
-            return Arrival { at: now + distance, waited: Ps::ZERO, distance };
+            return SliceArrival { at: now + distance, waited: Ps::ZERO, distance };
         }
         let slice = &mut self.slices[spot.slice as usize];
         let there = now + distance;
@@ -588,7 +588,7 @@ impl Llc {
         let waited = at - slice.latest;
         slice.counters.requests += 1;
         slice.counters.waited += waited;
-        Arrival { at: there + waited, waited, distance }
+        SliceArrival { at: there + waited, waited, distance }
     }
 
     /// What a line waits on the wires between slice and requester, `to_slice` or from it, that leaves at `now`.
@@ -628,10 +628,10 @@ impl Llc {
     pub(super) fn has(&self, spot: Spot) -> bool {
         let line = spot.within();
         match &self.tags {
-            Tags::Lru(tags) => {
+            SliceTags::Lru(tags) => {
                 tags.find_at(spot.set as usize * self.slices.len() + spot.slice as usize, line).is_some()
             }
-            Tags::Any(slices) => slices[spot.slice as usize].find_at(spot.set as usize, line).is_some(),
+            SliceTags::Any(slices) => slices[spot.slice as usize].find_at(spot.set as usize, line).is_some(),
         }
     }
 
@@ -639,11 +639,11 @@ impl Llc {
     pub(super) fn has_dirty(&self, spot: Spot) -> bool {
         let line = spot.within();
         match &self.tags {
-            Tags::Lru(tags) => {
+            SliceTags::Lru(tags) => {
                 let found = tags.find_at(spot.set as usize * self.slices.len() + spot.slice as usize, line);
                 found.is_some_and(|slot| tags.is_dirty(slot))
             }
-            Tags::Any(slices) => {
+            SliceTags::Any(slices) => {
                 let tags = &slices[spot.slice as usize];
                 tags.find_at(spot.set as usize, line).is_some_and(|slot| tags.is_dirty(slot))
             }
@@ -672,7 +672,7 @@ impl Llc {
     fn takes(&mut self, _spot: Spot) {
         #[cfg(test)]
         if !is_of_tenants(_spot.within()) {
-            let name = Placement::name(self.placement.as_deref(), _spot.within());
+            let name = SlicePlacement::name(self.placement.as_deref(), _spot.within());
             self.took.push(name.unwrap_or_else(|| self.hash.join(_spot.slice as usize, _spot.within())));
         }
     }
@@ -688,15 +688,15 @@ impl Llc {
 
     /// As [`TagArray::write_or_fill`].
     #[inline(always)]
-    pub(super) fn write_or_fill(&mut self, spot: Spot, share: Share) -> Written {
-        let Share { ways, age, owner } = share;
+    pub(super) fn write_or_fill(&mut self, spot: Spot, share: FillRule) -> WriteOutcome {
+        let FillRule { ways, age, owner } = share;
         self.takes(spot);
         let written = with_tags!(&mut self.tags, self.slices.len(), spot, tags, set => {
             tags.write_or_fill_at(set, spot.within(), ways, age, owner)
         });
         match written {
-            Written::Filled(victim) => Written::Filled(self.filled(spot, owner, victim)),
-            Written::InPlace => Written::InPlace,
+            WriteOutcome::Filled(victim) => WriteOutcome::Filled(self.filled(spot, owner, victim)),
+            WriteOutcome::InPlace => WriteOutcome::InPlace,
         }
     }
 
@@ -716,15 +716,15 @@ impl Llc {
                 // Nobody here knows of it.
                 return None;
             }
-            let named = Placement::name(self.placement.as_deref(), v.line);
+            let named = SlicePlacement::name(self.placement.as_deref(), v.line);
             Some(Victim { line: named.unwrap_or_else(|| self.hash.join(spot.slice as usize, v.line)), ..v })
         }))
     }
 
     /// As [`TagArray::fill_owned`].
     #[inline(always)]
-    pub(super) fn fill(&mut self, spot: Spot, share: Share, dirty: bool) -> Result<Option<Victim>, NoWay> {
-        let Share { ways, age, owner } = share;
+    pub(super) fn fill(&mut self, spot: Spot, share: FillRule, dirty: bool) -> Result<Option<Victim>, NoWay> {
+        let FillRule { ways, age, owner } = share;
         self.takes(spot);
         let victim = with_tags!(&mut self.tags, self.slices.len(), spot, tags, set => {
             tags.fill_owned_at(set, spot.within(), ways, dirty, age, owner)
@@ -735,7 +735,10 @@ impl Llc {
     /// Whether sets of a row lie side by side and lines come and go by no wires, as [`Llc::write_row`] and [`Llc::find_row`] want it.
     #[inline(always)]
     pub(super) fn has_rows(&self) -> bool {
-        matches!(self.tags, Tags::Lru(_)) && self.wires.is_none() && self.placement.is_none() && self.tenants.is_none()
+        matches!(self.tags, SliceTags::Lru(_))
+            && self.wires.is_none()
+            && self.placement.is_none()
+            && self.tenants.is_none()
     }
 
     #[inline(always)]
@@ -753,7 +756,7 @@ impl Llc {
     pub(super) fn fill_for_tenant(&mut self, spot: Spot, ways: Cbm, age: u8) -> Result<Option<Victim>, NoWay> {
         let Some(tenants) = &mut self.tenants else { return Ok(None) };
         let within = tenants.number();
-        self.fill(Spot { within, ..spot }, Share { ways, age, owner: TENANTS }, false)
+        self.fill(Spot { within, ..spot }, FillRule { ways, age, owner: TENANTS }, false)
     }
 
     #[inline(always)]
@@ -785,7 +788,7 @@ impl Llc {
             return latest;
         }
         for answer in &mut answers[..count as usize] {
-            let Arrival { at, distance, .. } = self.take_in(spot, Requester::Device, now);
+            let SliceArrival { at, distance, .. } = self.take_in(spot, Requester::Device, now);
             *answer = at + self.latency + distance;
             latest = latest.max(*answer);
             spot = self.next_of_row(spot);
@@ -796,7 +799,13 @@ impl Llc {
     /// As [`Llc::write_or_fill`], of `count` lines of a row, the first of them at `spot`: a bit for each that was there.
     /// `gone` gets how many came before, and the dirty line that has to go.
     #[inline(always)]
-    pub(super) fn write_row(&mut self, spot: Spot, count: u32, share: Share, mut gone: impl FnMut(u32, Line)) -> u64 {
+    pub(super) fn write_row(
+        &mut self,
+        spot: Spot,
+        count: u32,
+        share: FillRule,
+        mut gone: impl FnMut(u32, Line),
+    ) -> u64 {
         let row = self.row_at(spot, count);
         #[cfg(test)]
         std::iter::successors(Some(spot), |&spot| Some(self.next_of_row(spot)))
@@ -804,15 +813,15 @@ impl Llc {
             .collect::<Vec<Spot>>()
             .into_iter()
             .for_each(|spot| self.takes(spot));
-        let Tags::Lru(tags) = &mut self.tags else { return 0 };
+        let SliceTags::Lru(tags) = &mut self.tags else { return 0 };
         let (hash, owned) = (self.hash, &mut self.owned);
         let (mut found, mut filled) = (0, 0);
         tags.write_or_fill_row(spot.within(), row, share.ways, share.age, share.owner, |i, written| {
             let slice = spot.slice + i;
             let slice = if slice >= row.round { slice - row.round } else { slice };
             match written {
-                Written::InPlace => found |= 1 << i,
-                Written::Filled(Ok(victim)) => {
+                WriteOutcome::InPlace => found |= 1 << i,
+                WriteOutcome::Filled(Ok(victim)) => {
                     filled += 1;
                     if let Some(victim) = victim {
                         owned[usize::from(victim.owner)] -= 1;
@@ -822,7 +831,7 @@ impl Llc {
                     }
                 }
                 // There is no way for it.
-                Written::Filled(Err(NoWay)) => gone(i, hash.join(slice as usize, spot.within())),
+                WriteOutcome::Filled(Err(NoWay)) => gone(i, hash.join(slice as usize, spot.within())),
             }
         });
         self.owned[usize::from(share.owner)] += filled;
@@ -832,7 +841,7 @@ impl Llc {
     /// As [`Llc::has`], of `count` lines of a row, the first of them at `spot`: a bit for each that is there.
     #[inline(always)]
     pub(super) fn find_row(&self, spot: Spot, count: u32) -> u64 {
-        let Tags::Lru(tags) = &self.tags else { return 0 };
+        let SliceTags::Lru(tags) = &self.tags else { return 0 };
         let mut found = 0;
         tags.find_row(spot.within(), self.row_at(spot, count), |i, is_there| found |= u64::from(is_there) << i);
         found
@@ -840,17 +849,17 @@ impl Llc {
 
     /// Makes the line count as used, and dirty if it is `dirty`; if it is not there it comes in as by [`Llc::fill`].
     #[inline(always)]
-    pub(super) fn put(&mut self, spot: Spot, share: Share, dirty: bool) -> Written {
-        let Share { ways, age, owner } = share;
+    pub(super) fn put(&mut self, spot: Spot, share: FillRule, dirty: bool) -> WriteOutcome {
+        let FillRule { ways, age, owner } = share;
         let written = with_tags!(&mut self.tags, self.slices.len(), spot, tags, set => {
             tags.use_or_fill_at(set, spot.within(), ways, dirty, age, owner)
         });
-        if dirty || written != Written::InPlace {
+        if dirty || written != WriteOutcome::InPlace {
             self.takes(spot);
         }
         match written {
-            Written::Filled(victim) => Written::Filled(self.filled(spot, owner, victim)),
-            Written::InPlace => Written::InPlace,
+            WriteOutcome::Filled(victim) => WriteOutcome::Filled(self.filled(spot, owner, victim)),
+            WriteOutcome::InPlace => WriteOutcome::InPlace,
         }
     }
 
@@ -867,15 +876,15 @@ impl Llc {
     #[inline(always)]
     pub(super) fn prefetch(&self, spot: Spot) {
         match &self.tags {
-            Tags::Lru(tags) => tags.prefetch_at(spot.set as usize * self.slices.len() + spot.slice as usize),
-            Tags::Any(slices) => slices[spot.slice as usize].prefetch_at(spot.set as usize),
+            SliceTags::Lru(tags) => tags.prefetch_at(spot.set as usize * self.slices.len() + spot.slice as usize),
+            SliceTags::Any(slices) => slices[spot.slice as usize].prefetch_at(spot.set as usize),
         }
     }
 }
 
 /// How an LLC's stops are wired, what a hop takes, and the stop of devices.
 pub(super) struct Stops {
-    pub shape: Shape,
+    pub shape: WireTopology,
     pub count: u32,
     pub hop: Ps,
     pub device: u32,
@@ -890,9 +899,11 @@ impl Stops {
     pub(super) fn of(spec: &LlcSpec, cores: u32, path: &str) -> Result<Option<Stops>, MachineError> {
         let Some(interconnect) = &spec.interconnect else { return Ok(None) };
         let (shape, hop, interval, device) = match *interconnect {
-            Interconnect::Ring { hop, interval, device } => (Shape::Ring, hop, interval, device),
-            Interconnect::Mesh { columns, hop, interval, device } => (Shape::Mesh { columns }, hop, interval, device),
-            Interconnect::Bus { hop, interval } => (Shape::Bus, hop, interval, 0),
+            Interconnect::Ring { hop, interval, device } => (WireTopology::Ring, hop, interval, device),
+            Interconnect::Mesh { columns, hop, interval, device } => {
+                (WireTopology::Mesh { columns }, hop, interval, device)
+            }
+            Interconnect::Bus { hop, interval } => (WireTopology::Bus, hop, interval, 0),
         };
         let stops = cores.max(spec.slices);
         if device >= stops {
@@ -904,7 +915,7 @@ impl Stops {
             ));
         }
         let (shape, count) = match shape {
-            Shape::Mesh { columns: 0 } => {
+            WireTopology::Mesh { columns: 0 } => {
                 return Err(MachineError::new(
                     format!("{path}.interconnect.columns"),
                     "0",
@@ -912,10 +923,10 @@ impl Stops {
                     "give the tiles of a row".into(),
                 ));
             }
-            Shape::Mesh { columns } => {
+            WireTopology::Mesh { columns } => {
                 // More columns than stops are one row; a mesh's last row is whole, so that every way leads over stops.
                 let columns = columns.min(stops);
-                (Shape::Mesh { columns }, stops.next_multiple_of(columns))
+                (WireTopology::Mesh { columns }, stops.next_multiple_of(columns))
             }
             other => (other, stops),
         };
@@ -968,7 +979,7 @@ mod tests {
             // A few sets of a hashed cache get a line more than they have ways.
             let start = 1 << 20;
             (start..start + lines).for_each(|line| {
-                let _ = llc.fill(llc.spot(Line(line)), Share { ways: Cbm::low(4), age: 0, owner: 1 }, false);
+                let _ = llc.fill(llc.spot(Line(line)), FillRule { ways: Cbm::low(4), age: 0, owner: 1 }, false);
             });
             let kept = (start..start + lines).filter(|&line| llc.has(llc.spot(Line(line)))).count() as u64;
             assert!(kept * 100 >= lines * 88, "{hash:?} over {slices}: {kept} of {lines}");
@@ -992,7 +1003,7 @@ mod tests {
         let mut llc = Llc::new(&spec(18, SliceHash::Mixed), 1, "llc").unwrap();
         let lines = 18 * 64 * 2;
         (0..lines).for_each(|line| {
-            let _ = llc.fill(llc.spot(Line(line)), Share { ways: Cbm::low(4), age: 0, owner: 1 }, false);
+            let _ = llc.fill(llc.spot(Line(line)), FillRule { ways: Cbm::low(4), age: 0, owner: 1 }, false);
         });
         // E[min(X, 4)] / 2 for X Poisson with mean 2: 0.9624.
         let kept = llc.occupancy() as f64 / lines as f64;

@@ -72,7 +72,7 @@ pub use fabric::{LinkCounters, SocketCounters};
 pub use latest::PrivateLevels;
 pub(crate) use llc::Hash;
 pub use llc::{Coherence, Inclusion, Interconnect, LlcSpec, SliceCounters, SliceHash};
-pub use pending::{Answer, Transaction};
+pub use pending::{MemoryReply, Transaction};
 pub use snooping::{MesiState, SnoopCounters, Supplied};
 pub use socket_spec::{HomeSocket, SocketsSpec};
 pub use tables_in_stack::{StackedCounters, StackedTablesSpec};
@@ -80,7 +80,7 @@ pub use tails::{MOST_CACHED, TailCounters};
 pub use tlb::{PageSizeSpec, TlbSpec, Translation, Walk};
 pub use warm::Warming;
 pub use ways::Ways;
-pub use wires::Shape;
+pub use wires::WireTopology;
 
 use std::collections::VecDeque;
 
@@ -94,17 +94,19 @@ use applications::Applications;
 use behind::{Behind, Fill};
 use copies::Copies;
 use directory::Directory;
-use engines::Engine;
+use engines::CopyEngine;
 use fabric::Fabric;
 use latest::Latest;
-use llc::{Arrival, Llc, Requester, Share, Spot};
+use llc::{FillRule, Llc, Requester, SliceArrival, Spot};
 use pending::Asked;
 use protocol::Protocol;
 use tlb::Tlb;
 
-use crate::cache::{self, CacheSpec, NoWay, Prefetcher, PrefetcherSpec, Seen, TagArray, Victim, Written};
+use crate::cache::{
+    self, CacheSpec, NoWay, ObservedAccess, Prefetcher, PrefetcherSpec, TagArray, Victim, WriteOutcome,
+};
 use crate::dram::{Dram, DramSpec};
-use crate::{Lookup, MachineError, Memory, Reply, Response, Served};
+use crate::{MachineError, Memory, PrivateLookup, Reply, Response, Served};
 
 /// The most cores: a directory entry is a word.
 pub const MAX_CORES: u32 = 64;
@@ -280,7 +282,7 @@ pub struct Hierarchy {
     /// Who answers for lines that no cache has.
     behind: Behind,
     copies: Option<Box<Copies>>,
-    engine: Option<Box<Engine>>,
+    engine: Option<Box<CopyEngine>>,
     protocol: Protocol,
     /// The LLCs of several sockets; that of the one that asked last is `llc`, and its place here is empty.
     others: Vec<Option<Llc>>,
@@ -402,7 +404,7 @@ impl Hierarchy {
                 None => None,
             },
             engine: match &spec.copy_engine {
-                Some(engine) => Some(Box::new(Engine::new(engine, &format!("{path}.copy_engine"))?)),
+                Some(engine) => Some(Box::new(CopyEngine::new(engine, &format!("{path}.copy_engine"))?)),
                 None => None,
             },
             protocol,
@@ -589,7 +591,7 @@ impl Hierarchy {
     /// What [`Hierarchy::write_from_device`] does to each of `count` lines from `first` on, where all is plain and there
     /// are ways for devices.
     fn write_rows(&mut self, first: Line, count: u64, now: Ps) -> Ps {
-        let io = Share { ways: self.io_ways, age: self.io_age, owner: llc::DEVICES };
+        let io = FillRule { ways: self.io_ways, age: self.io_age, owner: llc::DEVICES };
         let mut scratch = self.scratch.take().unwrap_or_default();
         let Scratch { answers, victims } = &mut *scratch;
         let (mut hits, mut latest) = (0, Ps::ZERO);
@@ -661,7 +663,7 @@ impl Hierarchy {
     /// When the write of `line` is done.
     #[inline(always)]
     fn write_from_device(&mut self, line: Line, spot: Spot, now: Ps) -> Ps {
-        let io = Share { ways: self.io_ways, age: self.io_age, owner: llc::DEVICES };
+        let io = FillRule { ways: self.io_ways, age: self.io_age, owner: llc::DEVICES };
         self.meet_tenants(spot, now);
         let mut at = self.reach_llc(spot, true, true, now);
         if self.protocol.asks_all() {
@@ -691,8 +693,8 @@ impl Hierarchy {
             return there.unwrap_or_else(|| self.behind.write(line, at).1);
         };
         let found = match self.llc.write_or_fill(spot, io) {
-            Written::InPlace => true,
-            Written::Filled(victim) => {
+            WriteOutcome::InPlace => true,
+            WriteOutcome::Filled(victim) => {
                 self.evict_from_llc(line, true, victim, at);
                 held
             }
@@ -760,9 +762,9 @@ impl Hierarchy {
     }
 
     #[inline]
-    fn share_of(&self, clos: Clos) -> Share {
+    fn share_of(&self, clos: Clos) -> FillRule {
         let own = self.class_ways.get(usize::from(clos.0)).copied().flatten();
-        Share { ways: own.or(self.class_ways[0]).unwrap_or(ALL_WAYS), age: self.core_age, owner: clos.0 }
+        FillRule { ways: own.or(self.class_ways[0]).unwrap_or(ALL_WAYS), age: self.core_age, owner: clos.0 }
     }
 
     #[inline]
@@ -776,7 +778,7 @@ impl Hierarchy {
 
     /// The part of [`Memory::lookup`] for a line that L1 does not have.
     #[inline(never)]
-    fn lookup_beyond_l1(&mut self, request: &Request) -> Lookup {
+    fn lookup_beyond_l1(&mut self, request: &Request) -> PrivateLookup {
         let line = request.addr.line();
         let write = request.access.writes();
         let Private { l1, l2, latest, prefetching, .. } = &mut self.cores[usize::from(request.core.0)];
@@ -808,7 +810,7 @@ impl Hierarchy {
         }
         let upgrade = found && write && !exclusive;
         let hit = (found && !upgrade).then_some(Served::L2);
-        Lookup { hit, upgrade, victims, prefetches }
+        PrivateLookup { hit, upgrade, victims, prefetches }
     }
 
     /// When a device's request made at `now` has been answered by the LLC; `is_carried` if the line goes to or from its
@@ -816,7 +818,7 @@ impl Hierarchy {
     #[inline]
     fn reach_llc(&mut self, spot: Spot, write: bool, is_carried: bool, now: Ps) -> Ps {
         let cast = self.protocol.cast(spot, Requester::Device, now);
-        let Arrival { at, distance, .. } = self.llc.take_in(spot, Requester::Device, now + cast.waited);
+        let SliceArrival { at, distance, .. } = self.llc.take_in(spot, Requester::Device, now + cast.waited);
         let at = at + cast.answered.since(at + self.llc.latency());
         let waited = if is_carried { self.llc.carry(spot, Requester::Device, write, at) } else { Ps::ZERO };
         at + self.llc.latency() + distance + waited
@@ -836,7 +838,7 @@ impl Hierarchy {
 
     /// Asks the private caches of `others` for `line`: whether one of them supplies it, and whether
     /// one still has it afterwards.
-    fn snoop(&mut self, line: Line, others: u64, write: bool, by: Requester, share: Share, now: Ps) -> Snooped {
+    fn snoop(&mut self, line: Line, others: u64, write: bool, by: Requester, share: FillRule, now: Ps) -> Snooped {
         let (mut found, mut dirty) = (false, false);
         let mut left = others;
         while left != 0 {
@@ -878,7 +880,7 @@ impl Hierarchy {
 
     /// `victim` has left the L2 of `core`: it goes where its application has its lines go, or to the LLC.
     #[inline]
-    fn settle_victim(&mut self, victim: &Victim, core: CoreId, share: Share, now: Ps) {
+    fn settle_victim(&mut self, victim: &Victim, core: CoreId, share: FillRule, now: Ps) {
         if self.applications.is_some() && self.settle_apart(victim, core, share, now) {
             return;
         }
@@ -890,7 +892,7 @@ impl Hierarchy {
 
     /// Where a line goes that has left the private caches of a core, or been cleaned there: nowhere if it is clean, but for an
     /// LLC that is a victim cache.
-    fn take_into_llc(&mut self, line: Line, dirty: bool, share: Share, now: Ps) {
+    fn take_into_llc(&mut self, line: Line, dirty: bool, share: FillRule, now: Ps) {
         if !dirty && self.inclusion != Inclusion::Victim {
             return;
         }
@@ -910,13 +912,13 @@ impl Hierarchy {
             }
             return;
         }
-        if let Written::Filled(victim) = self.llc.put(spot, share, dirty) {
+        if let WriteOutcome::Filled(victim) = self.llc.put(spot, share, dirty) {
             self.evict_from_llc(line, dirty, victim, now);
         }
     }
 
     #[inline]
-    fn fill_llc(&mut self, line: Line, spot: Spot, dirty: bool, share: Share, now: Ps) {
+    fn fill_llc(&mut self, line: Line, spot: Spot, dirty: bool, share: FillRule, now: Ps) {
         let mut share = share;
         if self.applications.is_some() {
             match self.admitted(line, share) {
@@ -981,7 +983,7 @@ impl Hierarchy {
     /// Uses `line` of the LLC for `core`, which takes it along if the LLC is a victim cache and no
     /// other core shares the line; says whether it is there.
     #[inline]
-    fn take_from_llc(&mut self, line: Line, spot: Spot, core: CoreId, shared: bool, share: Share, now: Ps) -> bool {
+    fn take_from_llc(&mut self, line: Line, spot: Spot, core: CoreId, shared: bool, share: FillRule, now: Ps) -> bool {
         if self.inclusion != Inclusion::Victim || shared {
             return self.llc.use_line(spot);
         }
@@ -995,7 +997,7 @@ impl Hierarchy {
 
     /// Puts `line`, which `core` wants (to write, if `write`), back into its L2 if it was taken away since it was looked up, with
     /// what has to go for it; says whether it was still there.
-    fn keep_or_bring_in(&mut self, core: CoreId, line: Line, write: bool, share: Share, now: Ps) -> bool {
+    fn keep_or_bring_in(&mut self, core: CoreId, line: Line, write: bool, share: FillRule, now: Ps) -> bool {
         let Private { l1, l2, .. } = &mut self.cores[usize::from(core.0)];
         if l1.find(line).is_some() || l2.find(line).is_some() {
             return true;
@@ -1084,7 +1086,7 @@ impl Prefetching {
         if let Some(at) = prefetched {
             self.unused[at] = u32::MAX;
         }
-        let seen = Seen { line, site: request.site, hit, first_use: hit && prefetched.is_some() };
+        let seen = ObservedAccess { line, site: request.site, hit, first_use: hit && prefetched.is_some() };
         self.wanted.truncate(self.waiting);
         self.asked.clear();
         self.prefetcher.observe(seen, &mut self.asked);
@@ -1100,7 +1102,7 @@ impl Prefetching {
 /// A core's request at the LLC.
 struct AtLlc {
     spot: Spot,
-    share: Share,
+    share: FillRule,
     /// When the LLC looks it up.
     at: Ps,
     /// The other cores that may have the line, and what they had.
@@ -1119,7 +1121,7 @@ struct AtLlc {
 impl Hierarchy {
     /// What the core's own caches have given up for the line goes where it belongs.
     #[inline(always)]
-    fn make_room(&mut self, request: &Request, lookup: &Lookup, now: Ps) {
+    fn make_room(&mut self, request: &Request, lookup: &PrivateLookup, now: Ps) {
         self.enter(Requester::Core(request.core));
         self.settle(lookup, request, now);
         // What its victims push out of an inclusive LLC may be the line itself, with all copies of it.
@@ -1131,7 +1133,7 @@ impl Hierarchy {
 
     /// The answer of who is asked before the LLC: memory, for an application that skips it, and the copy table.
     #[inline(always)]
-    fn fetch_beside_llc(&mut self, request: &Request, lookup: &Lookup, now: Ps) -> Option<Reply> {
+    fn fetch_beside_llc(&mut self, request: &Request, lookup: &PrivateLookup, now: Ps) -> Option<Reply> {
         let line = request.addr.line();
         if self.applications.is_some()
             && let Some(reply) = self.fetch_past_llc(request, lookup, now)
@@ -1151,13 +1153,13 @@ impl Hierarchy {
 
     /// The request comes to its slice, and other cores are asked: by when, and who has the line.
     #[inline(always)]
-    fn ask_llc(&mut self, request: &Request, lookup: &Lookup, now: Ps) -> AtLlc {
+    fn ask_llc(&mut self, request: &Request, lookup: &PrivateLookup, now: Ps) -> AtLlc {
         let (line, core, write) = (request.addr.line(), request.core, request.access.writes());
         let (by, share, spot) = (Requester::Core(core), self.share_of(request.clos), self.llc.spot(line));
         // A copy points at it.
         let pinned = self.copies.is_some() && !write && self.is_source(line);
         let cast = self.protocol.cast(spot, by, now);
-        let Arrival { at, waited, distance } = self.llc.take_in(spot, by, now + cast.waited);
+        let SliceArrival { at, waited, distance } = self.llc.take_in(spot, by, now + cast.waited);
         // What the LLC waits for other cores to answer, if they have to.
         let held = cast.answered.since(at + self.llc.latency());
         let at = at + held;
@@ -1185,7 +1187,7 @@ impl Hierarchy {
 
     /// Who has the line serves it: the core itself that only has to own it, the LLC, another core, or what is behind.
     #[inline(always)]
-    fn serve(&mut self, request: &Request, lookup: &Lookup, at_llc: &mut AtLlc, now: Ps) {
+    fn serve(&mut self, request: &Request, lookup: &PrivateLookup, at_llc: &mut AtLlc, now: Ps) {
         let (line, core) = (request.addr.line(), request.core);
         let AtLlc { spot, share, at, snooped, shared, .. } = *at_llc;
         if lookup.upgrade && self.keep_or_bring_in(core, line, true, share, at) {
@@ -1246,7 +1248,7 @@ impl Hierarchy {
 
     /// What else an answer waits for: other sockets that give the line up, its data on their way, and a copy onto it.
     #[inline(always)]
-    fn reach_requester(&mut self, request: &Request, lookup: &Lookup, at_llc: &mut AtLlc, now: Ps) {
+    fn reach_requester(&mut self, request: &Request, lookup: &PrivateLookup, at_llc: &mut AtLlc, now: Ps) {
         let (line, write) = (request.addr.line(), request.access.writes());
         let AtLlc { others, snooped, in_tail, at, .. } = *at_llc;
         let answer = &mut at_llc.answer;
@@ -1294,7 +1296,7 @@ impl Hierarchy {
 }
 
 impl Memory for Hierarchy {
-    fn next_prefetch(&mut self, core: CoreId) -> Option<(Request, Lookup)> {
+    fn next_prefetch(&mut self, core: CoreId) -> Option<(Request, PrivateLookup)> {
         let Private { l2, prefetching, .. } = &mut self.cores[usize::from(core.0)];
         let prefetching = prefetching.as_mut()?;
         while let Some(request) = prefetching.wanted.pop_front() {
@@ -1306,7 +1308,7 @@ impl Memory for Hierarchy {
             prefetching.unused[prefetching.next] = line.0 as u32;
             prefetching.next = (prefetching.next + 1) % prefetching.unused.len();
             let victim = l2.fill(line, ALL_WAYS, false, false).unwrap_or(None);
-            return Some((request, Lookup { victims: [victim, None], ..Lookup::default() }));
+            return Some((request, PrivateLookup { victims: [victim, None], ..PrivateLookup::default() }));
         }
         None
     }
@@ -1355,7 +1357,7 @@ impl Memory for Hierarchy {
     }
 
     #[inline(always)]
-    fn lookup(&mut self, request: &Request) -> Lookup {
+    fn lookup(&mut self, request: &Request) -> PrivateLookup {
         let line = request.addr.line();
         let Private { l1, latest, .. } = &mut self.cores[usize::from(request.core.0)];
         let Some(slot) = l1.use_line(line) else { return self.lookup_beyond_l1(request) };
@@ -1367,10 +1369,10 @@ impl Memory for Hierarchy {
             l1.set_dirty(slot, true);
         }
         latest.set(line, write && !upgrade);
-        Lookup { hit: (!upgrade).then_some(Served::L1), upgrade, ..Lookup::default() }
+        PrivateLookup { hit: (!upgrade).then_some(Served::L1), upgrade, ..PrivateLookup::default() }
     }
 
-    fn fetch(&mut self, request: &Request, lookup: &Lookup, now: Ps) -> Reply {
+    fn fetch(&mut self, request: &Request, lookup: &PrivateLookup, now: Ps) -> Reply {
         self.make_room(request, lookup, now);
         if let Some(reply) = self.fetch_beside_llc(request, lookup, now) {
             return reply;
@@ -1418,7 +1420,7 @@ impl Memory for Hierarchy {
     }
 
     #[inline]
-    fn settle(&mut self, lookup: &Lookup, request: &Request, now: Ps) {
+    fn settle(&mut self, lookup: &PrivateLookup, request: &Request, now: Ps) {
         self.enter(Requester::Core(request.core));
         let share = self.share_of(request.clos);
         for victim in lookup.victims.iter().flatten() {

@@ -13,7 +13,7 @@ use stats::{Path, Reason};
 use units::{CoreId, Line, Ps, Ticket};
 
 use super::Hierarchy;
-use crate::dram::{CommandReport, Commanded, ControllerSetting, DramCounters, DramSpec, Finished, Work};
+use crate::dram::{CommandReport, Commanded, ControllerSetting, DramCounters, DramSpec, EnergyEvents, FinishedRead};
 use crate::{MachineError, Reply, Response, Served};
 
 /// Writes that wait at the LLC for a channel before a device's write is held up (assumed: as many as two write queues).
@@ -25,7 +25,7 @@ pub struct Transaction(pub u32);
 
 /// An answer that has become known, ahead of its time or at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum MemoryReply {
     /// To a core's request.
     Core(CoreId, Ticket, Response),
     /// To a device's transaction, which is done at this time.
@@ -34,14 +34,14 @@ pub enum Answer {
 
 /// See the module header.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Pending {
+pub(super) struct PendingMemory {
     dram: Commanded,
     /// One way to the controllers, and back.
     there: Ps,
     back: Ps,
     /// What no request takes less than from now on until it comes in.
     ahead: Ps,
-    fills: Vec<Fill>,
+    fills: Vec<PendingFill>,
     free: Vec<u32>,
     #[serde(serialize_with = "units::arrays::in_order")]
     by_line: FxHashMap<u64, u32>,
@@ -54,7 +54,7 @@ pub(super) struct Pending {
     /// Of each channel.
     posted: Vec<Posted>,
     held_up: usize,
-    finished: Vec<Finished>,
+    finished: Vec<FinishedRead>,
     accepted: Vec<(u32, Ps)>,
     /// Lines whose data come at a time that has become known.
     coming: Vec<(Line, Ps)>,
@@ -65,7 +65,7 @@ pub(super) struct Pending {
 
 /// A line on its way from DRAM.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Fill {
+struct PendingFill {
     line: Line,
     /// When an LLC asked for it.
     asked: Ps,
@@ -97,7 +97,7 @@ enum Waiter {
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-struct Open {
+struct OpenTransaction {
     left: u32,
     closed: bool,
     at: Ps,
@@ -122,7 +122,7 @@ pub(super) struct Asked {
     pub copy: Ps,
 }
 
-impl Pending {
+impl PendingMemory {
     /// # Errors
     /// As [`Commanded::of_homes`].
     pub(super) fn new(
@@ -131,11 +131,11 @@ impl Pending {
         homes: u32,
         llc_latency: Ps,
         path: &str,
-    ) -> Result<Pending, MachineError> {
+    ) -> Result<PendingMemory, MachineError> {
         let dram = Commanded::of_homes(spec, setting, homes, path)?;
         let overhead = spec.overhead.ps();
         let there = Ps(overhead.0 / 2);
-        Ok(Pending {
+        Ok(PendingMemory {
             posted: vec![Posted::default(); dram.channels()],
             dram,
             there,
@@ -160,7 +160,7 @@ impl Pending {
         self.dram.counters()
     }
 
-    pub(super) fn work(&self, now: Ps) -> Work {
+    pub(super) fn work(&self, now: Ps) -> EnergyEvents {
         self.dram.work(now)
     }
 
@@ -192,7 +192,7 @@ impl Pending {
         let fill = match self.free.pop() {
             Some(fill) => fill,
             None => {
-                self.fills.push(Fill::default());
+                self.fills.push(PendingFill::default());
                 self.fills.len() as u32 - 1
             }
         };
@@ -293,7 +293,7 @@ impl Pending {
         }
     }
 
-    fn advance(&mut self, now: Ps, answers: &mut Vec<Answer>) {
+    fn advance(&mut self, now: Ps, answers: &mut Vec<MemoryReply>) {
         let (mut finished, mut accepted) = (std::mem::take(&mut self.finished), std::mem::take(&mut self.accepted));
         self.dram.drive(now + self.ahead, &mut finished, &mut accepted);
         for (channel, at) in accepted.drain(..) {
@@ -330,7 +330,7 @@ impl Pending {
                         }
                         path.push(Reason::Copy, copy);
                         let response = Response { at: here + copy, served, path };
-                        answers.push(Answer::Core(core, ticket, response));
+                        answers.push(MemoryReply::Core(core, ticket, response));
                     }
                 }
             }
@@ -344,7 +344,7 @@ impl Pending {
 }
 
 /// Appends what DRAM took to `path`: `queue` for waiting, divided by what for, and the service.
-fn charge(path: &mut Path, mut queue: Ps, done: &Finished) {
+fn charge(path: &mut Path, mut queue: Ps, done: &FinishedRead) {
     let mut waits = done.waits;
     // Waits too many for a path stay the queue's, the shortest first.
     while path.len() + waits.iter().filter(|wait| wait.0 > 0).count() + 2 > Path::MAX
@@ -357,7 +357,7 @@ fn charge(path: &mut Path, mut queue: Ps, done: &Finished) {
         queue -= *wait;
     }
     path.push(Reason::DramQueue, queue);
-    for (reason, wait) in Finished::WAITS.into_iter().zip(waits) {
+    for (reason, wait) in FinishedRead::WAITS.into_iter().zip(waits) {
         path.push(reason, wait);
     }
     path.push(done.reason, done.service);
@@ -366,17 +366,17 @@ fn charge(path: &mut Path, mut queue: Ps, done: &Finished) {
 /// The transactions of devices, by number.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Transactions {
-    all: Vec<Open>,
+    all: Vec<OpenTransaction>,
     free: Vec<u32>,
 }
 
 impl Transactions {
     fn open(&mut self) -> u32 {
         if let Some(slot) = self.free.pop() {
-            self.all[slot as usize] = Open::default();
+            self.all[slot as usize] = OpenTransaction::default();
             return slot;
         }
-        self.all.push(Open::default());
+        self.all.push(OpenTransaction::default());
         self.all.len() as u32 - 1
     }
 
@@ -386,12 +386,12 @@ impl Transactions {
     }
 
     /// A part is done at `at`.
-    fn part_done(&mut self, transaction: u32, at: Ps, answers: &mut Vec<Answer>) {
+    fn part_done(&mut self, transaction: u32, at: Ps, answers: &mut Vec<MemoryReply>) {
         let open = &mut self.all[transaction as usize];
         open.left -= 1;
         open.at = open.at.max(at);
         if open.left == 0 && open.closed {
-            answers.push(Answer::Device(Transaction(transaction), open.at));
+            answers.push(MemoryReply::Device(Transaction(transaction), open.at));
             self.free.push(transaction);
         }
     }
@@ -422,7 +422,7 @@ impl Hierarchy {
 
     /// Goes on to `now` and appends the answers that have become known. Of nothing that happens at `now` or later any
     /// request may have been made before this in time.
-    pub fn advance(&mut self, now: Ps, answers: &mut Vec<Answer>) {
+    pub fn advance(&mut self, now: Ps, answers: &mut Vec<MemoryReply>) {
         if let Some(pending) = &mut self.behind.pending {
             pending.advance(now, answers);
             for (line, at) in pending.coming.drain(..) {
@@ -455,7 +455,7 @@ impl Hierarchy {
     }
 
     /// What DRAM has done up to `now` that takes energy.
-    pub fn dram_work(&self, now: Ps) -> Work {
+    pub fn dram_work(&self, now: Ps) -> EnergyEvents {
         self.behind.dram_work(now)
     }
 
@@ -487,7 +487,7 @@ impl Hierarchy {
         while let Some(at) = self.next() {
             self.advance(at, &mut answers);
             let found = answers.drain(..).find_map(|answer| match answer {
-                Answer::Core(_, answered, response) if answered == ticket => Some(response),
+                MemoryReply::Core(_, answered, response) if answered == ticket => Some(response),
                 _ => None,
             });
             if found.is_some() {

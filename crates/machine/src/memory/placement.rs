@@ -16,7 +16,7 @@ use super::mix::mix;
 
 /// Whose slices: an application by number, or everyone else.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Placement {
+pub(super) struct SlicePlacement {
     /// Lines of applications, apart from each other, in order.
     ranges: Vec<(Range<u64>, u8)>,
     /// By application, and last of everyone else: which of its slices has a line, by the line's hash.
@@ -29,11 +29,13 @@ const BUCKETS: usize = 4096;
 /// What a slice knows a placed line by: its number with this bit.
 const PLACED: u32 = 1 << 31;
 
-impl Placement {
+impl SlicePlacement {
     /// `owned` has the slices of each application, [`None`] where it has what everyone has; `rest` is everyone's.
-    pub(super) fn new(ranges: &[(Range<u64>, u8)], owned: &[Option<Vec<u8>>], rest: &[u8]) -> Placement {
-        let mut placement =
-            Placement { ranges: ranges.to_vec(), tables: owned.iter().map(|_| Box::new([u8::MAX; BUCKETS])).collect() };
+    pub(super) fn new(ranges: &[(Range<u64>, u8)], owned: &[Option<Vec<u8>>], rest: &[u8]) -> SlicePlacement {
+        let mut placement = SlicePlacement {
+            ranges: ranges.to_vec(),
+            tables: owned.iter().map(|_| Box::new([u8::MAX; BUCKETS])).collect(),
+        };
         placement.ranges.sort_by_key(|(range, _)| range.start);
         placement.tables.push(Box::new([u8::MAX; BUCKETS]));
         placement.assign(owned, rest);
@@ -65,7 +67,7 @@ impl Placement {
 
     /// The line that a slice knows as `within`, where lines are placed.
     #[inline(always)]
-    pub(super) fn name(placement: Option<&Placement>, within: Line) -> Option<Line> {
+    pub(super) fn name(placement: Option<&SlicePlacement>, within: Line) -> Option<Line> {
         placement.map(|_| Line(within.0 & u64::from(!PLACED)))
     }
 }
@@ -134,11 +136,11 @@ mod tests {
     #[test]
     fn an_application_is_in_its_slices_and_nobody_else_is() {
         let ranges = [(1000..2000, 0), (5000..6000, 1)];
-        let placement = Placement::new(&ranges, &[Some(vec![3, 4]), None], &[0, 1, 2]);
+        let placement = SlicePlacement::new(&ranges, &[Some(vec![3, 4]), None], &[0, 1, 2]);
         for line in 0..8000 {
             let (slice, within) = placement.home(Line(line));
             assert_eq!((3..=4).contains(&slice), (1000..2000).contains(&line));
-            assert_eq!(Placement::name(Some(&placement), within), Some(Line(line)));
+            assert_eq!(SlicePlacement::name(Some(&placement), within), Some(Line(line)));
         }
     }
 }

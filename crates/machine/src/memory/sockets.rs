@@ -16,7 +16,7 @@ use super::behind::Behind;
 use super::exclusions::check_together;
 use super::extent::{Extent, check_names};
 use super::fabric::{Fabric, SocketCounters};
-use super::llc::{Arrival, Llc, LlcSpec, Requester};
+use super::llc::{Llc, LlcSpec, Requester, SliceArrival};
 use super::socket_spec::SocketsSpec;
 use super::{Hierarchy, MemorySpec};
 use crate::MachineError;
@@ -189,7 +189,7 @@ impl Hierarchy {
         let llc = self.others[socket].as_mut()?;
         let spot = llc.spot(line);
         // It comes in where devices do.
-        let Arrival { waited, distance, .. } = llc.take_in(spot, Requester::Device, at);
+        let SliceArrival { waited, distance, .. } = llc.take_in(spot, Requester::Device, at);
         let latency = llc.latency();
         let back = distance + llc.carry(spot, Requester::Device, false, at + waited + distance);
         if !write {

@@ -18,7 +18,7 @@ use units::{Line, Ps};
 use super::fabric::Fabric;
 use super::home::Home;
 use crate::MachineError;
-use crate::stacked::{Stacked, StackedSpec, Turn};
+use crate::stacked::{BankTurn, Stacked, StackedSpec};
 
 /// What lies in stacked DRAM, and in which.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -109,7 +109,7 @@ impl Home for TablesInStack {
     fn read(&mut self, line: Line, at: Ps, fabric: &mut Fabric, path: &mut Path) -> Ps {
         let arrives = at + self.link;
         let memory = &mut self.memories[fabric.here()];
-        let Turn { begin, done, free } = memory.serve(memory.bank_of(line), arrives);
+        let BankTurn { begin, done, free } = memory.serve(memory.bank_of(line), arrives);
         let c = &mut self.counters;
         c.reads += 1;
         c.interleaved = self.memories.iter().map(Stacked::interleaved).sum();

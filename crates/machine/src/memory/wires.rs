@@ -12,7 +12,7 @@ use units::Ps;
 
 /// How stops are wired.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Shape {
+pub enum WireTopology {
     /// A ring, which is passed the shorter way round.
     Ring,
     /// A mesh, whose rows are passed before its columns.
@@ -24,13 +24,13 @@ pub enum Shape {
     Bus,
 }
 
-impl Shape {
+impl WireTopology {
     /// Hops from stop `a` to stop `b` of `stops`.
     pub fn hops(self, stops: u32, a: u32, b: u32) -> u32 {
         match self {
-            Shape::Ring => a.abs_diff(b).min(stops - a.abs_diff(b)),
-            Shape::Mesh { columns } => (a % columns).abs_diff(b % columns) + (a / columns).abs_diff(b / columns),
-            Shape::Bus => 1,
+            WireTopology::Ring => a.abs_diff(b).min(stops - a.abs_diff(b)),
+            WireTopology::Mesh { columns } => (a % columns).abs_diff(b % columns) + (a / columns).abs_diff(b / columns),
+            WireTopology::Bus => 1,
         }
     }
 }
@@ -38,25 +38,25 @@ impl Shape {
 /// The links of a ring, mesh or bus, and until when each is busy.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Wires {
-    shape: Shape,
+    shape: WireTopology,
     stops: u32,
     hop: Ps,
     /// What a message takes on a link.
     interval: Ps,
     /// By stop and direction away from it: up, down, and in a mesh to the next row and to the one before. Of a bus the first is all.
-    links: Vec<Link>,
+    links: Vec<WireLink>,
     /// Nothing waits, and nothing takes a link: see [`super::warm`].
     #[serde(skip)]
     pub(super) untimed: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-struct Link {
+struct WireLink {
     latest: Ps,
     free: Ps,
 }
 
-impl Link {
+impl WireLink {
     /// What a message that is here at `time` waits, which then takes the link for `interval`.
     fn take(&mut self, time: Ps, interval: Ps) -> Ps {
         // Who is out of turn waits as if it came with the latest.
@@ -68,13 +68,13 @@ impl Link {
 }
 
 impl Wires {
-    pub(super) fn new(shape: Shape, stops: u32, hop: Ps, interval: Ps) -> Wires {
-        Wires { shape, stops, hop, interval, links: vec![Link::default(); stops as usize * 4], untimed: false }
+    pub(super) fn new(shape: WireTopology, stops: u32, hop: Ps, interval: Ps) -> Wires {
+        Wires { shape, stops, hop, interval, links: vec![WireLink::default(); stops as usize * 4], untimed: false }
     }
 
     /// Whether every stop hears what goes from one to another.
     pub(super) fn are_heard_by_all(&self) -> bool {
-        self.shape == Shape::Bus
+        self.shape == WireTopology::Bus
     }
 
     /// One way from stop `a` to stop `b`, if nothing is in the way.
@@ -88,7 +88,7 @@ impl Wires {
 
     /// What a line that leaves `from` for `to` at `now` waits on its way beyond its hops.
     pub(super) fn carry(&mut self, from: u32, to: u32, now: Ps) -> Ps {
-        if self.shape == Shape::Bus {
+        if self.shape == WireTopology::Bus {
             return self.take(0, now);
         }
         let (mut at, mut time, mut waited) = (from, now, Ps::ZERO);
@@ -107,16 +107,16 @@ impl Wires {
         heard.clear();
         heard.resize(self.stops as usize, now);
         match self.shape {
-            Shape::Bus => {
+            WireTopology::Bus => {
                 let wait = self.take(0, now);
                 heard.fill(now + wait + self.hop);
             }
-            Shape::Ring => {
+            WireTopology::Ring => {
                 let (up, down) = (self.stops / 2, (self.stops - 1) / 2);
                 self.tell(from, up, 0, heard);
                 self.tell(from, down, 1, heard);
             }
-            Shape::Mesh { columns } => {
+            WireTopology::Mesh { columns } => {
                 let (column, row, rows) = (from % columns, from / columns, self.stops / columns);
                 self.tell(from, columns - 1 - column, 0, heard);
                 self.tell(from, column, 1, heard);
@@ -141,10 +141,10 @@ impl Wires {
 
     fn next(&self, at: u32, direction: usize) -> u32 {
         match (self.shape, direction) {
-            (Shape::Mesh { .. }, 0) => at + 1,
-            (Shape::Mesh { .. }, 1) => at - 1,
-            (Shape::Mesh { columns }, 2) => at + columns,
-            (Shape::Mesh { columns }, _) => at - columns,
+            (WireTopology::Mesh { .. }, 0) => at + 1,
+            (WireTopology::Mesh { .. }, 1) => at - 1,
+            (WireTopology::Mesh { columns }, 2) => at + columns,
+            (WireTopology::Mesh { columns }, _) => at - columns,
             (_, 0) => (at + 1) % self.stops,
             _ => (at + self.stops - 1) % self.stops,
         }
@@ -153,7 +153,7 @@ impl Wires {
     /// The direction to take at stop `at`, and the stop that it leads to.
     fn step(&self, at: u32, to: u32) -> (usize, u32) {
         let direction = match self.shape {
-            Shape::Mesh { columns } => match (at % columns, to % columns) {
+            WireTopology::Mesh { columns } => match (at % columns, to % columns) {
                 (here, there) if here < there => 0,
                 (here, there) if here > there => 1,
                 _ if at < to => 2,
@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     fn ring() -> Wires {
-        Wires::new(Shape::Ring, 6, Ps(1000), Ps(2000))
+        Wires::new(WireTopology::Ring, 6, Ps(1000), Ps(2000))
     }
 
     #[test]
@@ -206,7 +206,7 @@ mod tests {
             }
             n
         };
-        let (ring, mesh) = (ring(), Wires::new(Shape::Mesh { columns: 4 }, 12, Ps(1), Ps(1)));
+        let (ring, mesh) = (ring(), Wires::new(WireTopology::Mesh { columns: 4 }, 12, Ps(1), Ps(1)));
         for from in 0..12u32 {
             for to in 0..12u32 {
                 let apart = (from % 4).abs_diff(to % 4) + (from / 4).abs_diff(to / 4);
@@ -221,26 +221,26 @@ mod tests {
     #[test]
     fn a_broadcast_is_with_everyone_after_his_distance_and_takes_each_link_once() {
         for (shape, stops) in [
-            (Shape::Ring, 6),
-            (Shape::Ring, 7),
-            (Shape::Ring, 1),
-            (Shape::Mesh { columns: 4 }, 12),
-            (Shape::Mesh { columns: 1 }, 3),
-            (Shape::Bus, 5),
+            (WireTopology::Ring, 6),
+            (WireTopology::Ring, 7),
+            (WireTopology::Ring, 1),
+            (WireTopology::Mesh { columns: 4 }, 12),
+            (WireTopology::Mesh { columns: 1 }, 3),
+            (WireTopology::Bus, 5),
         ] {
             for from in 0..stops {
                 let mut wires = Wires::new(shape, stops, Ps(1000), Ps(1000));
                 let mut heard = Vec::new();
                 wires.broadcast(from, Ps(500), &mut heard);
-                for to in (0..stops).filter(|&to| to != from || shape == Shape::Bus) {
+                for to in (0..stops).filter(|&to| to != from || shape == WireTopology::Bus) {
                     assert_eq!(heard[to as usize], Ps(500) + wires.distance(from, to), "{shape:?} {from} {to}");
                 }
                 let taken = wires.links.iter().filter(|link| link.free > Ps::ZERO).count();
-                assert_eq!(taken, if shape == Shape::Bus { 1 } else { stops as usize - 1 });
+                assert_eq!(taken, if shape == WireTopology::Bus { 1 } else { stops as usize - 1 });
                 // The next one is a slot behind it everywhere.
                 let before = heard.clone();
                 wires.broadcast(from, Ps(500), &mut heard);
-                for to in (0..stops as usize).filter(|&to| to != from as usize || shape == Shape::Bus) {
+                for to in (0..stops as usize).filter(|&to| to != from as usize || shape == WireTopology::Bus) {
                     assert_eq!(heard[to], before[to] + Ps(1000), "{shape:?} {from} {to}");
                 }
             }
@@ -249,7 +249,7 @@ mod tests {
 
     #[test]
     fn on_a_bus_everything_waits_for_everything() {
-        let mut bus = Wires::new(Shape::Bus, 4, Ps(1000), Ps(2000));
+        let mut bus = Wires::new(WireTopology::Bus, 4, Ps(1000), Ps(2000));
         assert_eq!(
             [bus.carry(0, 1, Ps(0)), bus.carry(2, 3, Ps(0)), bus.carry(1, 1, Ps(0))],
             [Ps(0), Ps(2000), Ps(4000)]

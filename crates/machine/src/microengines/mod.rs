@@ -3,7 +3,7 @@
 //! Models engines whose threads run between memory operations and switch at each of them, a receive FIFO whose
 //! slots limit the writes that a thread has under way, SRAM with locks that are granted in order, a packet buffer
 //! ([`crate::buffer`]) in SDRAM ([`sdram`]), output queues by port and class, an output scheduler, and a transmit
-//! FIFO whose slots are filled by blocks and drained cell by cell. A packet's software is a list of [`Step`]s
+//! FIFO whose slots are filled by blocks and drained cell by cell. A packet's software is a list of [`ThreadStep`]s
 //! that a packet function left; the machine replays them, allocates, writes the packet to SDRAM, queues it,
 //! reads it block by block, and transmits it. Packets of a flow leave in the order in which they came.
 //!
@@ -25,11 +25,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::Size;
 
-pub use run::{NetworkProcessor, Outcome, Watched};
+pub use run::{NetprocOutcome, NetworkProcessor, Watched};
 
 use crate::MachineError;
-use crate::buffer::{Allocation, BufferSpec};
-use sdram::{Precharge, Queues, RowMap, SdramSpec};
+use crate::buffer::{BufferAllocation, BufferSpec};
+use sdram::{Precharge, RowMap, SdramQueueing, SdramSpec};
 
 /// Threads of all input engines, and of all output engines; engines of either; slots of the transmit FIFO.
 const MOST_INPUTS: u32 = 256;
@@ -54,7 +54,7 @@ pub enum Op {
 
 /// Instructions of a thread up to a memory operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct ThreadStep {
     /// Engine ticks.
     pub ticks: u32,
     /// What it ends in.
@@ -63,7 +63,7 @@ pub struct Step {
 
 /// A packet that comes in, and what software does for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Work {
+pub struct PacketWork {
     /// Bytes of the packet.
     pub bytes: u32,
     /// Its flow: packets of a flow keep their order.
@@ -76,17 +76,17 @@ pub struct Work {
 
 /// Packets with their software, in order of arrival; repeated as often as needed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Workload {
+pub struct NetprocWorkload {
     /// The packets.
-    pub works: Vec<Work>,
+    pub works: Vec<PacketWork>,
     /// All their steps.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ThreadStep>,
 }
 
 /// Which class of a port goes next.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Classes {
+pub enum ClassScheduling {
     /// In turns, packet by packet.
     #[default]
     RoundRobin,
@@ -111,7 +111,7 @@ pub struct MicroenginesSpec {
     /// Output queues over all ports; the same number each.
     pub queues: u32,
     /// Which queue of a port goes next.
-    pub classes: Classes,
+    pub classes: ClassScheduling,
     /// SRAM.
     pub sram: SramSpec,
     /// What software costs around a packet function.
@@ -210,7 +210,7 @@ impl MicroenginesSpec {
             threads: 4,
             ports,
             queues: ports.max(16) / ports.max(1) * ports,
-            classes: Classes::RoundRobin,
+            classes: ClassScheduling::RoundRobin,
             sram: SramSpec::default(),
             software: SoftwareSpec::default(),
             receive_slots: 3,
@@ -232,8 +232,8 @@ impl MicroenginesSpec {
     /// The reference controller (section 6.2): odd and even pools, banks and queues in alternation, output first,
     /// eager precharge; with shuffled buffers of 2 KiB.
     pub fn reference(mut self) -> MicroenginesSpec {
-        self.buffer = BufferSpec { allocation: Allocation::Fixed, pools: 2, shuffled: true, ..self.buffer };
-        self.sdram.queues = Queues::BankParity;
+        self.buffer = BufferSpec { allocation: BufferAllocation::Fixed, pools: 2, shuffled: true, ..self.buffer };
+        self.sdram.queues = SdramQueueing::BankParity;
         self.sdram.output_first = true;
         self.sdram.precharge = Precharge::Eager;
         self.sdram.map = RowMap::Halves;
@@ -242,10 +242,10 @@ impl MicroenginesSpec {
 
     /// The controller that techniques are added to (`OUR_BASE`): read and write queues in turns, lazy precharge, rows
     /// round robin over banks; one pool.
-    pub fn row_aware(mut self, allocation: Allocation) -> MicroenginesSpec {
-        let shuffled = matches!(allocation, Allocation::Fixed | Allocation::Cells);
+    pub fn row_aware(mut self, allocation: BufferAllocation) -> MicroenginesSpec {
+        let shuffled = matches!(allocation, BufferAllocation::Fixed | BufferAllocation::Cells);
         self.buffer = BufferSpec { allocation, pools: 1, shuffled, ..self.buffer };
-        self.sdram.queues = Queues::Direction;
+        self.sdram.queues = SdramQueueing::Direction;
         self.sdram.output_first = false;
         self.sdram.precharge = Precharge::Lazy;
         self.sdram.map = RowMap::RoundRobin;

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use super::sdram::{Sdram, SdramCounters, Transfer};
 use super::wheel::{ENTITIES, Wheel};
-use super::{MOST_ENGINES, MOST_INPUTS, MOST_OUTPUTS, MOST_SLOTS, MicroenginesSpec, Workload};
+use super::{MOST_ENGINES, MOST_INPUTS, MOST_OUTPUTS, MOST_SLOTS, MicroenginesSpec, NetprocWorkload};
 use crate::MachineError;
 use crate::buffer::{BufferCounters, NotHeld, PacketBuffer, RowWindow};
 
@@ -31,7 +31,7 @@ impl Watched for () {
 
 /// What a run measured, after its warm-up.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Outcome {
+pub struct NetprocOutcome {
     /// Packets that left.
     pub packets: u64,
     /// Their bytes.
@@ -67,7 +67,7 @@ pub struct Outcome {
 const NOBODY: u16 = u16::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum ThreadPhase {
     /// Input: runs the packet's steps.
     Software,
     /// Input: waits for room.
@@ -103,7 +103,7 @@ enum Phase {
 #[derive(Clone, Copy, Debug)]
 struct Thread {
     engine: u16,
-    phase: Phase,
+    phase: ThreadPhase,
     /// References to SRAM that the phase still takes.
     left: u32,
     /// The packet in hand.
@@ -122,7 +122,7 @@ const ENGINES: usize = 2 * MOST_ENGINES as usize;
 const _: () = assert!(((MOST_INPUTS + MOST_OUTPUTS + MOST_SLOTS) as usize) < ENTITIES && ENGINES.is_power_of_two());
 
 #[derive(Clone, Copy, Debug)]
-struct Engine {
+struct Microengine {
     /// The tick after the last that is taken.
     free: u64,
     busy: u64,
@@ -136,7 +136,7 @@ fn place(number: u16) -> usize {
 
 /// A packet in flight.
 #[derive(Clone, Debug, Default)]
-struct Slot {
+struct PacketSlot {
     work: u32,
     bytes: u32,
     queue: u16,
@@ -154,7 +154,7 @@ struct Fifo {
 
 /// A port, with the packet that it sends: all its slots take blocks of that one in turn.
 #[derive(Clone, Copy, Debug)]
-struct Port {
+struct OutputPort {
     slot: u16,
     /// Bytes that output threads have in hand or behind them.
     taken: u32,
@@ -172,7 +172,7 @@ struct Lock {
 
 /// Prefix and suffix cache of a queue, in words.
 #[derive(Clone, Debug, Default)]
-struct Cache {
+struct PrefixCache {
     prefix: u32,
     suffix: u32,
     /// Units in DRAM: from, to, as places in the queue's region.
@@ -188,7 +188,7 @@ struct Cache {
 /// A network processor at work.
 pub struct NetworkProcessor<'w, W: Watched = ()> {
     spec: MicroenginesSpec,
-    workload: &'w Workload,
+    workload: &'w NetprocWorkload,
     wheel: Wheel,
     /// Threads; behind them slots of the transmit FIFO, which have events and nothing but a phase.
     threads: Box<[Thread; ENTITIES]>,
@@ -199,9 +199,9 @@ pub struct NetworkProcessor<'w, W: Watched = ()> {
     /// Of input threads, the flow of the packet in hand, and in which order packets were taken in.
     flows: Vec<u32>,
     sequences: Vec<u64>,
-    /// Threads in [`Phase::Behind`].
+    /// Threads in [`ThreadPhase::Behind`].
     behind: u32,
-    engines: Box<[Engine; ENGINES]>,
+    engines: Box<[Microengine; ENGINES]>,
     sram_free: u64,
     locks: Vec<Lock>,
     sdram: Sdram,
@@ -214,11 +214,11 @@ pub struct NetworkProcessor<'w, W: Watched = ()> {
     cell: u32,
     cell_shift: u32,
     width_shift: u32,
-    slots: Vec<Slot>,
+    slots: Vec<PacketSlot>,
     free_slots: Vec<u16>,
     waiting: VecDeque<u16>,
     queues: Vec<Fifo>,
-    ports: Vec<Port>,
+    ports: Vec<OutputPort>,
     /// By slot of the transmit FIFO, its port; by port, its slots as bits.
     lanes: Vec<u16>,
     port_lanes: Vec<u64>,
@@ -227,7 +227,7 @@ pub struct NetworkProcessor<'w, W: Watched = ()> {
     lanes_wanted: u64,
     next_lane: u32,
     idle: u64,
-    caches: Vec<Cache>,
+    caches: Vec<PrefixCache>,
     unit_words: u32,
     region: u64,
     drain: u64,
@@ -250,7 +250,7 @@ impl<'w> NetworkProcessor<'w> {
     /// hold, with ports that there are not, or that never sends anything.
     pub fn new(
         spec: &MicroenginesSpec,
-        workload: &'w Workload,
+        workload: &'w NetprocWorkload,
         window: usize,
         draw: impl FnMut(usize) -> usize,
     ) -> Result<NetworkProcessor<'w>, MachineError> {
@@ -265,7 +265,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
     /// As [`NetworkProcessor::new`].
     pub fn watched(
         spec: &MicroenginesSpec,
-        workload: &'w Workload,
+        workload: &'w NetprocWorkload,
         window: usize,
         draw: impl FnMut(usize) -> usize,
         watched: W,
@@ -279,8 +279,16 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         let sdram = Sdram::new(&spec.sdram, "microengines.sdram", rows)?;
         let inputs = spec.input_engines * spec.threads;
         let outputs = spec.output_engines * spec.threads;
-        let idle_thread =
-            Thread { engine: 0, phase: Phase::Idle, left: 0, slot: NOBODY, at: 0, outstanding: 0, lane: 0, block: 0 };
+        let idle_thread = Thread {
+            engine: 0,
+            phase: ThreadPhase::Idle,
+            left: 0,
+            slot: NOBODY,
+            at: 0,
+            outstanding: 0,
+            lane: 0,
+            block: 0,
+        };
         let mut threads = Box::new([idle_thread; ENTITIES]);
         for (i, thread) in threads.iter_mut().take((inputs + outputs) as usize).enumerate() {
             thread.engine = (i as u32 / spec.threads) as u16;
@@ -288,7 +296,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         let lanes_per_port = spec.transmit.slots / spec.ports;
         let lane_count = (lanes_per_port * spec.ports) as usize;
         let lanes: Vec<u16> = (0..lane_count).map(|i| (i as u32 % spec.ports) as u16).collect();
-        threads[(inputs + outputs) as usize..].fill(Thread { phase: Phase::Lane, ..idle_thread });
+        threads[(inputs + outputs) as usize..].fill(Thread { phase: ThreadPhase::Lane, ..idle_thread });
         let mut port_lanes = vec![0; spec.ports as usize];
         for (i, &port) in lanes.iter().enumerate() {
             port_lanes[usize::from(port)] |= 1u64 << i;
@@ -303,7 +311,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
             flows: vec![0; inputs as usize],
             sequences: vec![u64::MAX; inputs as usize],
             behind: 0,
-            engines: Box::new([Engine { free: 0, busy: 0 }; ENGINES]),
+            engines: Box::new([Microengine { free: 0, busy: 0 }; ENGINES]),
             sram_free: 0,
             locks: vec![Lock::default(); spec.sram.locks as usize],
             sdram,
@@ -314,18 +322,18 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
             cell: cell as u32,
             cell_shift: cell.trailing_zeros(),
             width_shift: spec.sdram.width.trailing_zeros(),
-            slots: vec![Slot::default(); spec.in_flight as usize],
+            slots: vec![PacketSlot::default(); spec.in_flight as usize],
             free_slots: (0..spec.in_flight as u16).rev().collect(),
             waiting: VecDeque::new(),
             queues: vec![Fifo { head: NOBODY, tail: NOBODY }; spec.queues as usize],
-            ports: vec![Port { slot: NOBODY, taken: 0, backlog: 0, next_class: 0 }; spec.ports as usize],
+            ports: vec![OutputPort { slot: NOBODY, taken: 0, backlog: 0, next_class: 0 }; spec.ports as usize],
             lanes_free: u64::MAX >> (64 - lane_count),
             lanes_wanted: 0,
             next_lane: 0,
             idle: 0,
             lanes,
             port_lanes,
-            caches: vec![Cache::default(); cache],
+            caches: vec![PrefixCache::default(); cache],
             unit_words: (unit / u64::from(spec.sdram.width)) as u32,
             region,
             drain: spec.ticks(spec.transmit.drain_ns),
@@ -354,7 +362,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
     ///
     /// # Errors
     /// Cells given back that nobody has: the processor's books are wrong.
-    pub fn run(&mut self, warm_up: u64, packets: u64) -> Result<Outcome, NotHeld> {
+    pub fn run(&mut self, warm_up: u64, packets: u64) -> Result<NetprocOutcome, NotHeld> {
         self.until(warm_up)?;
         let start = self.wheel.now();
         self.sdram.reset_counters();
@@ -381,37 +389,37 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
             let Some(entity) = self.wheel.pop() else { break };
             // Phases of everybody in one: the host sees one jump that is hard to foresee, not three.
             match self.threads[place(entity)].phase {
-                Phase::Lane => self.drained(entity - self.others),
-                Phase::Software => self.software(entity),
-                Phase::Allocate => self.allocate(entity),
-                Phase::Issue => self.issue(entity),
-                Phase::Cached => self.cached(entity),
-                Phase::Enqueue => self.enqueue(entity),
-                Phase::Select => self.chosen(entity),
-                Phase::Post => self.post(entity),
-                Phase::Suffix => self.refill(entity),
-                Phase::Handshake => self.handed_over(entity),
-                Phase::Release => self.release(entity)?,
-                Phase::Blocked | Phase::Behind | Phase::Idle | Phase::Reading => {}
+                ThreadPhase::Lane => self.drained(entity - self.others),
+                ThreadPhase::Software => self.software(entity),
+                ThreadPhase::Allocate => self.allocate(entity),
+                ThreadPhase::Issue => self.issue(entity),
+                ThreadPhase::Cached => self.cached(entity),
+                ThreadPhase::Enqueue => self.enqueue(entity),
+                ThreadPhase::Select => self.chosen(entity),
+                ThreadPhase::Post => self.post(entity),
+                ThreadPhase::Suffix => self.refill(entity),
+                ThreadPhase::Handshake => self.handed_over(entity),
+                ThreadPhase::Release => self.release(entity)?,
+                ThreadPhase::Blocked | ThreadPhase::Behind | ThreadPhase::Idle | ThreadPhase::Reading => {}
             }
         }
         Ok(())
     }
 
-    fn outcome(&self, ticks: u64) -> Outcome {
+    fn outcome(&self, ticks: u64) -> NetprocOutcome {
         let sdram = self.sdram.counters();
         let ticks = ticks.max(1) as f64;
         let clocks = ticks / f64::from(self.spec.sdram.ticks_per_clock);
         let seconds = ticks / (f64::from(self.spec.mhz) * 1e6);
         let width = f64::from(self.spec.sdram.width);
         let (inputs, outputs) = (self.spec.input_engines as usize, self.spec.output_engines as usize);
-        let idle = |engines: &[Engine]| {
+        let idle = |engines: &[Microengine]| {
             1.0 - engines.iter().map(|engine| engine.busy).sum::<u64>() as f64 / (engines.len() as f64 * ticks)
         };
         let run = |words: u64, runs: u64| words as f64 * width / runs.max(1) as f64;
         let (words, transfers) =
             (sdram.reads.words + sdram.writes.words, sdram.reads.transfers + sdram.writes.transfers);
-        Outcome {
+        NetprocOutcome {
             packets: self.sent,
             bytes: self.sent_bytes,
             discarded: self.discarded,
@@ -456,7 +464,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
     }
 
     #[inline]
-    fn addr(&self, slot: &Slot, at: u32) -> u64 {
+    fn addr(&self, slot: &PacketSlot, at: u32) -> u64 {
         self.buffer.addr(slot.cells[(at >> self.cell_shift) as usize]).0 + u64::from(at & (self.cell - 1))
     }
 
@@ -500,14 +508,14 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         let state = &mut self.threads[place(done.owner)];
         state.outstanding -= 1;
         match state.phase {
-            Phase::Blocked => self.next_write(done.owner),
-            Phase::Reading if state.outstanding == 0 => self.hand_over(done.owner),
+            ThreadPhase::Blocked => self.next_write(done.owner),
+            ThreadPhase::Reading if state.outstanding == 0 => self.hand_over(done.owner),
             _ => {}
         }
     }
 }
 
-fn check(spec: &MicroenginesSpec, workload: &Workload) -> Result<(), MachineError> {
+fn check(spec: &MicroenginesSpec, workload: &NetprocWorkload) -> Result<(), MachineError> {
     let error = |field: String, came: String, allowed: String, remedy: &str| {
         Err(MachineError::new(format!("workload.{field}"), came, allowed, remedy.into()))
     };

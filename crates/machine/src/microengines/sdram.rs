@@ -32,7 +32,7 @@ use crate::divisor::Divisor;
 /// How requests are queued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Queues {
+pub enum SdramQueueing {
     /// Reads and writes.
     #[default]
     Direction,
@@ -79,7 +79,7 @@ pub struct SdramSpec {
     /// Activation of a row, in clocks.
     pub t_rcd: u32,
     /// How requests are queued.
-    pub queues: Queues,
+    pub queues: SdramQueueing,
     /// Whether reads (output) have a queue that goes first.
     pub output_first: bool,
     /// Requests of a queue that may be served in a row while they hit; 1 alternates.
@@ -103,7 +103,7 @@ impl Default for SdramSpec {
             banks: 4,
             t_rp: 2,
             t_rcd: 4,
-            queues: Queues::Direction,
+            queues: SdramQueueing::Direction,
             output_first: false,
             batch: 1,
             precharge: Precharge::Lazy,
@@ -157,13 +157,13 @@ const CLOSED: u32 = u32::MAX;
 
 /// A transfer with its bank.
 #[derive(Clone, Copy, Debug)]
-struct Request {
+struct SdramRequest {
     transfer: Transfer,
     bank: u16,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Bank {
+struct SdramBank {
     row: u32,
     /// Its precharge is over.
     precharged: u64,
@@ -174,19 +174,19 @@ struct Bank {
 #[derive(Clone, Debug)]
 pub struct Sdram {
     spec: SdramSpec,
-    banks: Vec<Bank>,
+    banks: Vec<SdramBank>,
     bank_of: BankOf,
-    queues: [VecDeque<Request>; 2],
-    first: VecDeque<Request>,
+    queues: [VecDeque<SdramRequest>; 2],
+    first: VecDeque<SdramRequest>,
     /// The queue served last, and how many of it in a row.
     last: usize,
     in_a_row: u32,
-    state: State,
-    current: Request,
+    state: SdramState,
+    current: SdramRequest,
     from: u64,
     until: u64,
     /// What was chosen when the data of the current transfer started.
-    next: Option<Request>,
+    next: Option<SdramRequest>,
     last_direction: Option<bool>,
     free_since: u64,
     counters: SdramCounters,
@@ -216,7 +216,7 @@ impl BankOf {
 
 /// What the memory is at, with [`Sdram::current`] in hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum SdramState {
     Idle,
     /// The row is being opened; data from [`Sdram::from`] on.
     Opening,
@@ -254,14 +254,14 @@ impl Sdram {
             RowMap::Halves => BankOf::Halves { half: rows.div_ceil(2), banks: Divisor::new(spec.banks / 2) },
         };
         Ok(Sdram {
-            banks: vec![Bank { row: CLOSED, precharged: 0 }; spec.banks as usize],
+            banks: vec![SdramBank { row: CLOSED, precharged: 0 }; spec.banks as usize],
             bank_of,
             queues: Default::default(),
             first: VecDeque::new(),
             last: 0,
             in_a_row: 0,
-            state: State::Idle,
-            current: Request { transfer: Transfer { row: 0, words: 0, owner: 0, write: false }, bank: 0 },
+            state: SdramState::Idle,
+            current: SdramRequest { transfer: Transfer { row: 0, words: 0, owner: 0, write: false }, bank: 0 },
             from: 0,
             until: 0,
             next: None,
@@ -285,21 +285,21 @@ impl Sdram {
     /// Whether nothing is in hand, so that a submission has to be followed by a step.
     #[inline]
     pub fn is_idle(&self) -> bool {
-        self.state == State::Idle
+        self.state == SdramState::Idle
     }
 
     /// Puts a transfer into its queue.
     #[inline]
     pub fn submit(&mut self, transfer: Transfer) {
         let bank = self.bank_of.bank(transfer.row) as u16;
-        let request = Request { transfer, bank };
+        let request = SdramRequest { transfer, bank };
         if self.spec.output_first && !transfer.write {
             self.first.push_back(request);
             return;
         }
         let queue = match self.spec.queues {
-            Queues::Direction => usize::from(!transfer.write),
-            Queues::BankParity => usize::from(bank & 1),
+            SdramQueueing::Direction => usize::from(!transfer.write),
+            SdramQueueing::BankParity => usize::from(bank & 1),
         };
         self.queues[queue].push_back(request);
     }
@@ -309,19 +309,19 @@ impl Sdram {
     #[inline]
     pub fn step(&mut self, now: u64) -> (Option<Transfer>, Option<u64>) {
         match self.state {
-            State::Idle => {
+            SdramState::Idle => {
                 let Some(current) = self.choose() else { return (None, None) };
                 self.counters.idle += now - self.free_since;
                 let at = self.open(current, now, None);
                 (None, Some(self.start(current, now, at)))
             }
-            State::Opening => (None, Some(self.move_data())),
-            State::Moving => {
+            SdramState::Opening => (None, Some(self.move_data())),
+            SdramState::Moving => {
                 let (done, until) = (self.current.transfer, self.until);
                 let bank = usize::from(self.current.bank);
                 if self.spec.precharge == Precharge::Eager && self.next.is_none_or(|next| next.transfer.row != done.row)
                 {
-                    self.banks[bank] = Bank { row: CLOSED, precharged: until + u64::from(self.spec.t_rp) };
+                    self.banks[bank] = SdramBank { row: CLOSED, precharged: until + u64::from(self.spec.t_rp) };
                 }
                 // A transfer that came during the last one is seen when that has ended.
                 let (next, behind) = match self.next {
@@ -329,7 +329,7 @@ impl Sdram {
                     None => match self.choose() {
                         Some(next) => (next, None),
                         None => {
-                            self.state = State::Idle;
+                            self.state = SdramState::Idle;
                             self.free_since = until;
                             return (Some(done), None);
                         }
@@ -344,7 +344,7 @@ impl Sdram {
     /// Opens the row of `transfer`, which may use the bus from `free` on; gives the clock of its first data.
     /// `behind`: it was chosen at this clock, when the data of a transfer in this bank started.
     #[inline]
-    fn open(&mut self, Request { transfer, bank }: Request, free: u64, behind: Option<(u64, usize)>) -> u64 {
+    fn open(&mut self, SdramRequest { transfer, bank }: SdramRequest, free: u64, behind: Option<(u64, usize)>) -> u64 {
         let bank = usize::from(bank);
         let hit = self.banks[bank].row == transfer.row || self.spec.all_hits;
         let direction = if transfer.write { &mut self.counters.writes } else { &mut self.counters.reads };
@@ -369,11 +369,11 @@ impl Sdram {
     }
 
     #[inline]
-    fn start(&mut self, current: Request, free: u64, at: u64) -> u64 {
+    fn start(&mut self, current: SdramRequest, free: u64, at: u64) -> u64 {
         self.counters.exposed += at - free;
         (self.current, self.from) = (current, at);
         if at > free {
-            self.state = State::Opening;
+            self.state = SdramState::Opening;
             return at;
         }
         self.move_data()
@@ -383,13 +383,13 @@ impl Sdram {
     fn move_data(&mut self) -> u64 {
         self.next = self.choose();
         self.until = self.from + u64::from(self.current.transfer.words);
-        self.state = State::Moving;
+        self.state = SdramState::Moving;
         self.until
     }
 
     /// The next transfer to serve, which leaves its queue.
     #[inline]
-    fn choose(&mut self) -> Option<Request> {
+    fn choose(&mut self) -> Option<SdramRequest> {
         if let Some(first) = self.first.pop_front() {
             return Some(first);
         }
@@ -403,7 +403,7 @@ impl Sdram {
     }
 
     #[inline]
-    fn hits(&self, request: &Request) -> bool {
+    fn hits(&self, request: &SdramRequest) -> bool {
         self.spec.all_hits || self.banks[usize::from(request.bank)].row == request.transfer.row
     }
 }
@@ -487,7 +487,7 @@ mod tests {
 
     #[test]
     fn odd_and_even_queues_alternate() {
-        let spec = SdramSpec { queues: Queues::BankParity, banks: 2, ..SdramSpec::default() };
+        let spec = SdramSpec { queues: SdramQueueing::BankParity, banks: 2, ..SdramSpec::default() };
         let mut sdram = Sdram::new(&spec, "sdram", 1024).unwrap();
         for (owner, row) in [0, 2, 4, 1, 3].into_iter().enumerate() {
             sdram.submit(Transfer { row, words: 8, owner: owner as u16, write: true });

@@ -354,7 +354,7 @@ impl TxQueue {
 mod tests {
     use super::super::mempool::{MempoolKind, MempoolSpec};
     use super::*;
-    use probe::{Access, Event, Null, Record};
+    use probe::{Access, Null, ProbeEvent, Record};
 
     fn pool(size: u32) -> Mempool {
         Mempool::new(&MempoolSpec { size, cache: 0, kind: MempoolKind::Fifo, shuffled: false }, 1)
@@ -431,7 +431,7 @@ mod tests {
 
     fn references(record: &Record) -> Vec<Ref> {
         let touched = record.iter().filter_map(|event| match event {
-            Event::Touch(r) => Some(r),
+            ProbeEvent::Touch(r) => Some(r),
             _ => None,
         });
         touched.collect()

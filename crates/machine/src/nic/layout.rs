@@ -17,14 +17,14 @@ pub const MBUF_STRIDE: u64 = 64 + MBUF_HEADER_BYTES + MBUF_HEADROOM_BYTES + MBUF
 /// Regions start on pages of 4 KiB, one after the other.
 #[derive(Clone, Debug)]
 pub struct ServerLayout {
-    regions: Vec<Option<Place>>,
+    regions: Vec<Option<RegionPlace>>,
     extents: Vec<Extent>,
     pool: u64,
     end: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct RegionPlace {
     base: u64,
     /// Distance between the copies of two cores, 0 for a shared region.
     per_core: u64,
@@ -121,7 +121,7 @@ impl ServerLayout {
                 "use a smaller pool or table".into(),
             ));
         }
-        self.regions[at] = Some(Place { base: self.end, per_core: if copies > 0 { size } else { 0 } });
+        self.regions[at] = Some(RegionPlace { base: self.end, per_core: if copies > 0 { size } else { 0 } });
         for copy in 0..copies.max(1) {
             let base = self.end + size * u64::from(copy);
             self.extents.push(Extent {

@@ -15,7 +15,7 @@ mod rss;
 pub use driver::{Received, Refill, RxQueue, TxQueue};
 pub use layout::{MBUF_STRIDE, ServerLayout};
 pub use mempool::{Holders, Mempool, MempoolKind, MempoolSpec};
-pub use pcie::{Credits, Link, PcieSpec};
+pub use pcie::{Credits, PcieLink, PcieSpec};
 pub use queue::{PipelineSpec, SoftQueue, Spread, choose_worker};
 pub use rss::{RSS_KEY, Toeplitz};
 

@@ -126,7 +126,7 @@ impl Credits {
 
 /// One direction of a link: transfers one after the other.
 #[derive(Clone, Debug)]
-pub struct Link {
+pub struct PcieLink {
     rate: Rate,
     max_payload: u64,
     overhead: u64,
@@ -137,17 +137,17 @@ pub struct Link {
     carried: u64,
 }
 
-state::state!(Link {
+state::state!(PcieLink {
     values: [free, bytes, carried],
     arrays: [],
     parts: [],
     built: [rate, max_payload, overhead, latency],
 });
 
-impl Link {
+impl PcieLink {
     /// An idle direction.
-    pub fn new(spec: &PcieSpec) -> Link {
-        Link {
+    pub fn new(spec: &PcieSpec) -> PcieLink {
+        PcieLink {
             rate: spec.rate,
             max_payload: u64::from(spec.max_payload),
             overhead: u64::from(spec.overhead),
@@ -203,7 +203,7 @@ mod tests {
             latency: Span::from_ns(400.0),
             credits: None,
         };
-        let mut link = Link::new(&spec);
+        let mut link = PcieLink::new(&spec);
         // 600 B in three packets: 672 B at 8 B/ns are 84 ns.
         assert_eq!(link.transfer(Ps::ZERO, 600), Ps::from_ns(484));
         assert_eq!(link.transfer(Ps::ZERO, 600), Ps::from_ns(568));

@@ -17,8 +17,8 @@ use units::{LINE_BYTES, Rate, Span};
 use super::core::Shaders;
 use super::hermes::PacketBufferSpec;
 use super::lane::Lanes;
-use super::merge::{Placement, WARP};
-use super::outcome::{Arrival, Outcome, Programs, SimtError, WarpRecord, lanes_of};
+use super::merge::{WARP, WarpPlacement};
+use super::outcome::{PacketArrival, Programs, SimtError, SimtOutcome, WarpRecord, lanes_of};
 use super::spec::{KernelSpec, SimtSpec};
 use crate::MachineError;
 
@@ -108,17 +108,17 @@ struct Engines {
     backs: Vec<u64>,
 }
 
-struct Run<'a> {
+struct BatchRun<'a> {
     spec: &'a BatchSpec,
-    arrivals: &'a [Arrival],
+    arrivals: &'a [PacketArrival],
     lanes: &'a Lanes,
     shaders: Shaders,
     programs: Programs,
-    layout: Placement,
+    layout: WarpPlacement,
     period: u64,
     block: u32,
     engines: Engines,
-    outcome: Outcome,
+    outcome: SimtOutcome,
     buffered: u32,
     /// Batches whose packets are still in the buffer: from here on.
     held: usize,
@@ -134,13 +134,13 @@ pub fn run(
     kernel: &KernelSpec,
     lanes: &Lanes,
     tables: u32,
-    arrivals: &[Arrival],
+    arrivals: &[PacketArrival],
     go_on: &mut dyn FnMut() -> bool,
-) -> Result<Outcome, SimtError> {
+) -> Result<SimtOutcome, SimtError> {
     spec.check()?;
     let resident = gpu.resident(kernel)?;
     let layout = spec.buffer.layout(tables)?;
-    let mut run = Run {
+    let mut run = BatchRun {
         spec,
         arrivals,
         lanes,
@@ -150,7 +150,7 @@ pub fn run(
         period: gpu.frequency.period().0,
         block: spec.block.min(resident),
         engines: Engines::default(),
-        outcome: Outcome { resident, ..Outcome::default() },
+        outcome: SimtOutcome { resident, ..SimtOutcome::default() },
         buffered: 0,
         held: 0,
     };
@@ -187,7 +187,7 @@ pub fn run(
     Ok(outcome)
 }
 
-impl Run<'_> {
+impl BatchRun<'_> {
     /// Packets that were handed on by `now` are in the buffer no more.
     fn free(&mut self, now: u64) {
         while let Some(batch) = self.outcome.warps.get(self.held).filter(|batch| batch.committed <= now) {
@@ -280,7 +280,7 @@ impl Run<'_> {
                     lanes_of(self.arrivals, &self.outcome.accepted[next as usize..to as usize], &mut wanted);
                     let program = self.programs.of(self.lanes, &wanted)?;
                     self.programs.count(program, &mut self.outcome);
-                    let at = Placement { first: next % self.layout.slots, ..self.layout };
+                    let at = WarpPlacement { first: next % self.layout.slots, ..self.layout };
                     self.shaders.launch(turn, program, at, tag, &self.programs.code, now);
                     running += 1;
                     next = to;

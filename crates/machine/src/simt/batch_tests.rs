@@ -31,11 +31,11 @@ fn lanes(work: u32) -> Lanes {
     recorder.into_lanes()
 }
 
-fn every(gap: u64, count: u32) -> Vec<Arrival> {
-    (0..count).map(|n| Arrival { at: u64::from(n) * gap, bytes: 800, lane: n % 32 }).collect()
+fn every(gap: u64, count: u32) -> Vec<PacketArrival> {
+    (0..count).map(|n| PacketArrival { at: u64::from(n) * gap, bytes: 800, lane: n % 32 }).collect()
 }
 
-fn go(spec: &BatchSpec, lanes: &Lanes, arrivals: &[Arrival]) -> Outcome {
+fn go(spec: &BatchSpec, lanes: &Lanes, arrivals: &[PacketArrival]) -> SimtOutcome {
     run(&paper(), spec, &KERNEL, lanes, 0, arrivals, &mut || true).unwrap()
 }
 
@@ -71,7 +71,7 @@ fn serial_batches_follow_each_other_and_three_streams_overlap() {
         assert!(warps[3].started >= warps[0].committed, "three buffers");
     }
     // In the steady state the slowest of the three stages sets the pace.
-    let pace = |o: &Outcome| (o.warps[11].committed - o.warps[3].committed) as f64 / 8.0;
+    let pace = |o: &SimtOutcome| (o.warps[11].committed - o.warps[3].committed) as f64 / 8.0;
     let stages = streams.warps.iter().map(|w| w.finished - w.copied.max(w.started)).min().unwrap_or(0);
     let slowest = 25_600.max(stages) as f64;
     assert!(pace(&streams) < 1.1 * slowest && pace(&streams) < 0.6 * pace(&serial), "{} {slowest}", pace(&streams));
@@ -124,7 +124,7 @@ proptest! {
         let mut at = 0;
         let arrivals: Vec<_> = gaps.iter().enumerate().map(|(n, gap)| {
             at += gap;
-            Arrival { at, bytes: 64 + n as u32 % 1000, lane: n as u32 % 32 }
+            PacketArrival { at, bytes: 64 + n as u32 % 1000, lane: n as u32 % 32 }
         }).collect();
         let mut spec = batch(packets, if streams { Overlap::ThreeStreams } else { Overlap::Serial });
         spec.block = block;

@@ -22,7 +22,7 @@
 use std::collections::HashMap;
 
 use super::memory::{Sectors, SimtMemory};
-use super::merge::{Code, Kind, MEMBERS, Placement};
+use super::merge::{Code, MEMBERS, WarpOperation, WarpPlacement};
 use super::spec::{Scheduler, SimtSpec};
 use crate::MachineError;
 
@@ -39,7 +39,7 @@ const NEVER: u64 = u64::MAX;
 
 /// A warp that is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Finished {
+pub struct FinishedWarp {
     /// Where it ran.
     pub core: u32,
     /// In which slot, which is its own until it is released.
@@ -65,7 +65,7 @@ pub struct Deadlock {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Slot {
+struct WarpSlot {
     pc: u32,
     to: u32,
     tag: u32,
@@ -76,15 +76,15 @@ struct Slot {
     coarse: u8,
     /// In the order of launches.
     age: u64,
-    at: Placement,
+    at: WarpPlacement,
     /// The function of the chain that it is in, and since when.
     member: u8,
     entered: u64,
 }
 
 #[derive(Clone, Debug)]
-struct Core {
-    slots: Vec<Slot>,
+struct ShaderCore {
+    slots: Vec<WarpSlot>,
     /// Of each slot's run, the instructions that are left, 0 if it has not begun: all that most instructions ask for. Of a
     /// warp that runs alone what was left as it began to.
     left: [u32; SLOTS],
@@ -99,7 +99,7 @@ struct Core {
     /// Warps that run alone: a bit for each remainder of their clocks by the pipeline, and whose it is.
     alone: u64,
     alone_slot: [u8; WHEEL as usize],
-    pipeline: Pipeline,
+    pipeline: PipelineDepth,
     /// When the next instruction can be issued.
     port: u64,
     /// Whose instruction was issued last, and when, apart from those of warps that run alone.
@@ -117,15 +117,15 @@ struct Core {
 
 /// The pipeline's depth, and how to divide by it: each instruction does.
 #[derive(Clone, Copy, Debug)]
-struct Pipeline {
+struct PipelineDepth {
     clocks: u64,
     /// 2^64 over `clocks`, rounded up where it is no power of two.
     inverse: u64,
 }
 
-impl Pipeline {
-    fn new(clocks: u64) -> Pipeline {
-        Pipeline { clocks, inverse: if clocks == 1 { u64::MAX } else { u64::MAX / clocks + 1 } }
+impl PipelineDepth {
+    fn new(clocks: u64) -> PipelineDepth {
+        PipelineDepth { clocks, inverse: if clocks == 1 { u64::MAX } else { u64::MAX / clocks + 1 } }
     }
 
     /// Quotient and remainder of `now`, which is below 2^50: the product is too large by less than `now`.
@@ -139,10 +139,10 @@ impl Pipeline {
     }
 }
 
-impl Core {
-    fn new(warps: u32, pipeline: u64) -> Core {
-        Core {
-            slots: vec![Slot::default(); warps as usize],
+impl ShaderCore {
+    fn new(warps: u32, pipeline: u64) -> ShaderCore {
+        ShaderCore {
+            slots: vec![WarpSlot::default(); warps as usize],
             left: [0; SLOTS],
             free: if warps >= 64 { u64::MAX } else { (1 << warps) - 1 },
             ready: 0,
@@ -153,7 +153,7 @@ impl Core {
             coarse_occupied: 0,
             alone: 0,
             alone_slot: [0; WHEEL as usize],
-            pipeline: Pipeline::new(pipeline),
+            pipeline: PipelineDepth::new(pipeline),
             port: 0,
             latest: warps - 1,
             latest_at: 0,
@@ -179,7 +179,7 @@ impl Core {
         }
     }
 
-    /// As [`Core::schedule`], in less than [`WHEEL`] clocks.
+    /// As [`ShaderCore::schedule`], in less than [`WHEEL`] clocks.
     #[inline(always)]
     fn schedule_soon(&mut self, slot: u32, at: u64) {
         self.wheel[(at % WHEEL) as usize] |= 1 << slot;
@@ -188,7 +188,7 @@ impl Core {
 
     /// `slot` wakes no more.
     fn cancel(&mut self, slot: u32) {
-        let Slot { wakes, coarse, .. } = self.slots[slot as usize];
+        let WarpSlot { wakes, coarse, .. } = self.slots[slot as usize];
         let place = (wakes % WHEEL) as usize;
         if self.wheel[place] >> slot & 1 != 0 {
             self.wheel[place] &= !(1 << slot);
@@ -386,7 +386,7 @@ impl Core {
 /// All shader cores and their memory.
 #[derive(Clone, Debug)]
 pub struct Shaders {
-    cores: Vec<Core>,
+    cores: Vec<ShaderCore>,
     next: Vec<u64>,
     /// The least of `next`.
     soonest: u64,
@@ -419,7 +419,7 @@ impl Shaders {
             ));
         }
         Ok(Shaders {
-            cores: vec![Core::new(resident, u64::from(spec.pipeline)); spec.cores as usize],
+            cores: vec![ShaderCore::new(resident, u64::from(spec.pipeline)); spec.cores as usize],
             next: vec![NEVER; spec.cores as usize],
             soonest: NEVER,
             free: resident * spec.cores,
@@ -450,7 +450,7 @@ impl Shaders {
             return None;
         }
         let (before, from) = self.cores.split_at(turn.min(self.cores.len()));
-        let has_room = |core: &Core| core.free != 0;
+        let has_room = |core: &ShaderCore| core.free != 0;
         from.iter().position(has_room).map(|n| turn + n).or_else(|| before.iter().position(has_room))
     }
 
@@ -489,7 +489,15 @@ impl Shaders {
 
     /// A warp comes to a free slot of `core`, which is returned; its first instruction can go in the next clock.
     /// [`None`], and nothing has happened, if there is no free slot.
-    pub fn launch(&mut self, core: usize, program: u32, at: Placement, tag: u32, code: &Code, now: u64) -> Option<u32> {
+    pub fn launch(
+        &mut self,
+        core: usize,
+        program: u32,
+        at: WarpPlacement,
+        tag: u32,
+        code: &Code,
+        now: u64,
+    ) -> Option<u32> {
         let program = code.program(program);
         let of = &mut self.cores[core];
         if of.free == 0 {
@@ -505,7 +513,7 @@ impl Shaders {
         let member = if program.from == program.to { 0 } else { code.inst(program.from).member() as u8 };
         let age = of.launched;
         of.slots[slot as usize] =
-            Slot { pc: program.from, to: program.to, tag, age, at, member, entered: now, ..Slot::default() };
+            WarpSlot { pc: program.from, to: program.to, tag, age, at, member, entered: now, ..WarpSlot::default() };
         if program.from == program.to {
             of.ending |= 1 << slot;
         }
@@ -520,7 +528,7 @@ impl Shaders {
         let of = &mut self.cores[core as usize];
         of.count(now);
         if of.free >> slot & 1 == 0 {
-            let Slot { member, entered, .. } = of.slots[slot as usize];
+            let WarpSlot { member, entered, .. } = of.slots[slot as usize];
             self.member_clocks[usize::from(member)] += now - entered;
             of.resident -= 1;
             debug_assert!(of.complete > 0, "slot {slot} of core {core} is released before its warp is complete");
@@ -536,7 +544,7 @@ impl Shaders {
     /// # Errors
     /// Warps that wait for each other's locks.
     #[inline]
-    pub fn step(&mut self, now: u64, code: &Code, done: &mut Vec<Finished>) -> Result<(), Deadlock> {
+    pub fn step(&mut self, now: u64, code: &Code, done: &mut Vec<FinishedWarp>) -> Result<(), Deadlock> {
         let mut soonest = NEVER;
         for core in 0..self.cores.len() {
             let mut next = self.next[core];
@@ -550,7 +558,7 @@ impl Shaders {
     }
 
     #[inline(always)]
-    fn step_core(&mut self, core: usize, now: u64, code: &Code, done: &mut Vec<Finished>) -> Result<u64, Deadlock> {
+    fn step_core(&mut self, core: usize, now: u64, code: &Code, done: &mut Vec<FinishedWarp>) -> Result<u64, Deadlock> {
         let of = &mut self.cores[core];
         let woken = of.wake(now);
         let ended = woken & of.ending;
@@ -562,7 +570,7 @@ impl Shaders {
             while left != 0 {
                 let slot = left.trailing_zeros();
                 left &= left - 1;
-                done.push(Finished { core: core as u32, slot, tag: of.slots[slot as usize].tag });
+                done.push(FinishedWarp { core: core as u32, slot, tag: of.slots[slot as usize].tag });
             }
         }
         if let Some(slot) = of.choose(now, self.scheduler) {
@@ -587,19 +595,19 @@ impl Shaders {
         let inst = code.inst(warp.pc);
         let mut at = now + self.pipeline;
         match inst.kind {
-            Kind::Alu => {
+            WarpOperation::Alu => {
                 if left == 0 && inst.word > 1 {
                     of.run_on(slot, inst.word - 1, now, may_be_alone);
                     return Ok(());
                 }
                 of.left[slot as usize] = 0;
             }
-            Kind::Load | Kind::Store => {
+            WarpOperation::Load | WarpOperation::Store => {
                 let sectors = Sectors { words: code.words(inst), at: &warp.at };
                 let there = self.memory.access(core, inst, &sectors, now);
-                warp.loads = warp.loads.max(if inst.kind == Kind::Load { there } else { 0 });
+                warp.loads = warp.loads.max(if inst.kind == WarpOperation::Load { there } else { 0 });
             }
-            Kind::Lock => {
+            WarpOperation::Lock => {
                 let me = (core as u32, slot);
                 let other =
                     |lock: &u32| self.locks.get(lock).copied().filter(|&holder| holder != me).map(|h| (*lock, h));
@@ -615,7 +623,7 @@ impl Shaders {
                 }
                 self.locks.extend(code.words(inst).iter().map(|&lock| (lock, me)));
             }
-            Kind::Unlock => code.words(inst).iter().for_each(|lock| {
+            WarpOperation::Unlock => code.words(inst).iter().for_each(|lock| {
                 self.locks.remove(lock);
             }),
         }

@@ -29,7 +29,7 @@ fn drain(shaders: &mut Shaders, code: &Code) -> Result<Vec<(u32, u64)>, Deadlock
     while shaders.next() < NEVER {
         let now = shaders.next();
         shaders.step(now, code, &mut done)?;
-        for Finished { core, slot, tag } in done.drain(..) {
+        for FinishedWarp { core, slot, tag } in done.drain(..) {
             shaders.release(core, slot, now);
             out.push((tag, now));
         }
@@ -44,7 +44,7 @@ fn clocks(warps: u32, change: impl Fn(&mut SimtSpec)) -> u64 {
     let code = code(|r| r.work(1, 100));
     let mut shaders = Shaders::new(&spec, 32).unwrap();
     for tag in 0..warps {
-        assert!(shaders.launch(0, 0, Placement::default(), tag, &code, 0).is_some());
+        assert!(shaders.launch(0, 0, WarpPlacement::default(), tag, &code, 0).is_some());
     }
     drain(&mut shaders, &code).unwrap().iter().map(|d| d.1).max().unwrap()
 }
@@ -73,7 +73,7 @@ fn operands_from_memory_are_waited_for_and_independent_loads_overlap() {
         let code = code(record);
         let mut shaders = Shaders::new(&paper(), 8).unwrap();
         let miss = shaders.memory().unloaded_miss();
-        shaders.launch(0, 0, Placement::default(), 0, &code, 0);
+        shaders.launch(0, 0, WarpPlacement::default(), 0, &code, 0);
         (drain(&mut shaders, &code).unwrap()[0].1, miss)
     };
     fn load(site: u16, offset: u64) -> Ref {
@@ -103,7 +103,9 @@ fn warps_that_want_a_lock_have_it_one_after_the_other() {
         r.unlock(LockId(5));
     });
     let mut shaders = Shaders::new(&paper(), 8).unwrap();
-    (0..4).for_each(|tag| assert!(shaders.launch(tag as usize % 2, 0, Placement::default(), tag, &code, 0).is_some()));
+    (0..4).for_each(|tag| {
+        assert!(shaders.launch(tag as usize % 2, 0, WarpPlacement::default(), tag, &code, 0).is_some())
+    });
     let ends: Vec<u64> = drain(&mut shaders, &code).unwrap().iter().map(|d| d.1).collect();
     assert_eq!(ends.len(), 4);
     // Lock, ten instructions and unlock are a pipeline each.
@@ -125,7 +127,7 @@ fn warps_that_wait_for_each_other_are_named() {
     }
     let code = programs(&recorder.into_lanes());
     let mut shaders = Shaders::new(&paper(), 8).unwrap();
-    (0..2).for_each(|n| assert!(shaders.launch(n as usize, n, Placement::default(), n + 7, &code, 0).is_some()));
+    (0..2).for_each(|n| assert!(shaders.launch(n as usize, n, WarpPlacement::default(), n + 7, &code, 0).is_some()));
     let error = drain(&mut shaders, &code).unwrap_err();
     assert!((error.holder, error.warp) == (7, 8) || (error.holder, error.warp) == (8, 7), "{error}");
 }
@@ -180,15 +182,15 @@ fn naive(spec: &SimtSpec, resident: usize, code: &Code, warps: &[u32], held: u64
             latest[core] = slot;
             port[core] = now + 32 / u64::from(spec.simd_width);
             warp.wake = now + u64::from(spec.pipeline);
-            if inst.kind == Kind::Alu {
+            if inst.kind == WarpOperation::Alu {
                 warp.left = if warp.left == 0 { inst.word - 1 } else { warp.left - 1 };
                 if warp.left > 0 {
                     continue;
                 }
             } else {
-                let sectors = Sectors { words: code.words(inst), at: &Placement::default() };
+                let sectors = Sectors { words: code.words(inst), at: &WarpPlacement::default() };
                 let back = memory.access(core, inst, &sectors, now);
-                if inst.kind == Kind::Load {
+                if inst.kind == WarpOperation::Load {
                     warp.loads = warp.loads.max(back);
                 }
             }
@@ -225,7 +227,7 @@ fn fast(spec: &SimtSpec, resident: u32, code: &Code, warps: &[u32], held: u64) -
         if shaders.next() <= now {
             shaders.step(now, code, &mut done).unwrap();
         }
-        for Finished { core, slot, tag } in done.drain(..) {
+        for FinishedWarp { core, slot, tag } in done.drain(..) {
             complete.push_back((now + held, core, slot));
             out.push((tag, now));
         }
@@ -238,7 +240,7 @@ fn fast(spec: &SimtSpec, resident: u32, code: &Code, warps: &[u32], held: u64) -
         for core in 0..shaders.cores() {
             assert_eq!(shaders.with_room(core).is_some(), (0..shaders.cores()).any(|core| shaders.free(core) > 0));
             while next < warps.len() && shaders.free(core) > 0 {
-                shaders.launch(core, warps[next], Placement::default(), next as u32, code, now);
+                shaders.launch(core, warps[next], WarpPlacement::default(), next as u32, code, now);
                 next += 1;
             }
         }
@@ -286,7 +288,7 @@ proptest! {
 #[test]
 fn a_division_by_the_pipeline_matches_the_operators() {
     for clocks in 1..64 {
-        let pipeline = Pipeline::new(clocks);
+        let pipeline = PipelineDepth::new(clocks);
         let near = (0..500u64).map(|n| n * 0x9_e377_9b97 % (1 << 50));
         for now in
             near.flat_map(|n| [n, n / clocks * clocks, n / clocks * clocks + clocks - 1]).chain([0, (1 << 50) - 1])
@@ -300,12 +302,12 @@ fn a_division_by_the_pipeline_matches_the_operators() {
 fn steps(warps: u32, instructions: u32) -> (u64, u64) {
     let code = code(|r| r.work(1, instructions));
     let mut shaders = Shaders::new(&paper(), 32).unwrap();
-    (0..warps).for_each(|tag| assert!(shaders.launch(0, 0, Placement::default(), tag, &code, 0).is_some()));
+    (0..warps).for_each(|tag| assert!(shaders.launch(0, 0, WarpPlacement::default(), tag, &code, 0).is_some()));
     let (mut steps, mut done) = (0, Vec::new());
     while shaders.next() < NEVER {
         let now = shaders.next();
         shaders.step(now, &code, &mut done).unwrap();
-        done.drain(..).for_each(|Finished { core, slot, .. }| shaders.release(core, slot, now));
+        done.drain(..).for_each(|FinishedWarp { core, slot, .. }| shaders.release(core, slot, now));
         steps += 1;
     }
     (steps, shaders.issued())
@@ -345,10 +347,10 @@ fn room_is_found_in_turn() {
     spec.cores = 5;
     let mut shaders = Shaders::new(&spec, 1).unwrap();
     for core in [3, 0, 4] {
-        assert!(shaders.launch(core, 0, Placement::default(), 0, &code, 0).is_some());
+        assert!(shaders.launch(core, 0, WarpPlacement::default(), 0, &code, 0).is_some());
     }
     let first: Vec<_> = (0..6).map(|turn| shaders.with_room(turn)).collect();
     assert_eq!(first, [Some(1), Some(1), Some(2), Some(1), Some(1), Some(1)]);
-    [1, 2].iter().for_each(|&core| _ = shaders.launch(core, 0, Placement::default(), 0, &code, 0));
+    [1, 2].iter().for_each(|&core| _ = shaders.launch(core, 0, WarpPlacement::default(), 0, &code, 0));
     assert_eq!(shaders.with_room(2), None);
 }

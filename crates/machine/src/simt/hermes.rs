@@ -16,18 +16,18 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{LINE_BYTES, Size};
 
-use super::core::{Finished, Shaders};
+use super::core::{FinishedWarp, Shaders};
 use super::dcq::{DcqSpec, DelayCommitQueue};
 use super::lane::{Lanes, SECTOR_BYTES};
-use super::merge::{Placement, WARP};
-use super::outcome::{Arrival, Outcome, Programs, SimtError, WarpRecord, lanes_of};
+use super::merge::{WARP, WarpPlacement};
+use super::outcome::{PacketArrival, Programs, SimtError, SimtOutcome, WarpRecord, lanes_of};
 use super::spec::{KernelSpec, SimtSpec};
 use crate::MachineError;
 
 /// How long the oldest packet waits for company.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Timeout {
+pub struct WarpTimeout {
     /// In times that a warp takes to arrive; the paper has 2.
     pub warps: f64,
     /// Whether that time is estimated from arrivals (an exponentially weighted mean of their distances), or is that
@@ -56,7 +56,7 @@ pub struct PacketBufferSpec {
 
 impl PacketBufferSpec {
     /// Slots, and the placement of slot 0 behind `tables` sectors.
-    pub(super) fn layout(&self, tables: u32) -> Result<Placement, MachineError> {
+    pub(super) fn layout(&self, tables: u32) -> Result<WarpPlacement, MachineError> {
         let slot = self.slot.bytes();
         if slot == 0 || !slot.is_multiple_of(LINE_BYTES) || slot > 1 << 16 {
             let remedy = "2 KiB holds a frame of 1518 B".into();
@@ -75,7 +75,7 @@ impl PacketBufferSpec {
             let remedy = "a warp's packets must have room";
             return Err(MachineError::new("buffer.size", self.size.to_string(), &allowed, remedy.into()));
         }
-        Ok(Placement { base, stride, slots: slots as u32, first: 0 })
+        Ok(WarpPlacement { base, stride, slots: slots as u32, first: 0 })
     }
 }
 
@@ -86,7 +86,7 @@ pub struct HermesSpec {
     /// Entries of the task FIFO.
     pub fifo: u32,
     /// Packets wait for a warp's worth no longer than this.
-    pub timeout: Timeout,
+    pub timeout: WarpTimeout,
     /// In-order commit; left out: warps commit as they finish.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dcq: Option<DcqSpec>,
@@ -100,7 +100,7 @@ impl HermesSpec {
             let remedy = "the paper has 1024".into();
             return Err(MachineError::new("hermes.fifo", self.fifo.to_string(), "1 to 1048576 entries", remedy));
         }
-        let Timeout { warps, weight, .. } = self.timeout;
+        let WarpTimeout { warps, weight, .. } = self.timeout;
         if !(warps > 0.0 && warps <= 1e6) {
             let remedy = "the paper has 2".into();
             return Err(MachineError::new("hermes.timeout.warps", warps.to_string(), "above 0, to 1e6", remedy));
@@ -122,10 +122,10 @@ struct Waiting {
 }
 
 /// A run of Hermes.
-struct Run<'a> {
-    arrivals: &'a [Arrival],
+struct HermesRun<'a> {
+    arrivals: &'a [PacketArrival],
     spec: &'a HermesSpec,
-    layout: Placement,
+    layout: WarpPlacement,
     shaders: Shaders,
     programs: Programs,
     dcq: Option<DelayCommitQueue>,
@@ -145,7 +145,7 @@ struct Run<'a> {
     warps: Vec<WarpRecord>,
     turn: usize,
     lanes: Vec<u32>,
-    outcome: Outcome,
+    outcome: SimtOutcome,
 }
 
 /// Runs Hermes on `arrivals`, which are in order of time, until all are committed. Their lanes are in `lanes`,
@@ -161,17 +161,17 @@ pub fn run(
     kernel: &KernelSpec,
     lanes: &Lanes,
     tables: u32,
-    arrivals: &[Arrival],
+    arrivals: &[PacketArrival],
     gap: f64,
     go_on: &mut dyn FnMut() -> bool,
-) -> Result<Outcome, SimtError> {
+) -> Result<SimtOutcome, SimtError> {
     spec.check()?;
     let resident = gpu.resident(kernel)?;
     let dcq = match &spec.dcq {
         Some(dcq) => Some(DelayCommitQueue::new(dcq, gpu.cores as usize, resident as usize)?),
         None => None,
     };
-    let run = Run {
+    let run = HermesRun {
         arrivals,
         spec,
         layout: spec.buffer.layout(tables)?,
@@ -189,13 +189,13 @@ pub fn run(
         warps: Vec::new(),
         turn: 0,
         lanes: Vec::with_capacity(WARP),
-        outcome: Outcome { resident, ..Outcome::default() },
+        outcome: SimtOutcome { resident, ..SimtOutcome::default() },
     };
     run.finish(lanes, go_on)
 }
 
-impl Run<'_> {
-    fn finish(mut self, lanes: &Lanes, go_on: &mut dyn FnMut() -> bool) -> Result<Outcome, SimtError> {
+impl HermesRun<'_> {
+    fn finish(mut self, lanes: &Lanes, go_on: &mut dyn FnMut() -> bool) -> Result<SimtOutcome, SimtError> {
         let mut done = Vec::new();
         let mut now = self.arrivals.first().map_or(0, |a| a.at);
         let mut rounds = 0u32;
@@ -337,7 +337,7 @@ impl Run<'_> {
         lanes_of(self.arrivals, &self.outcome.accepted[first as usize..self.next_packet as usize], &mut self.lanes);
         let program = self.programs.of(lanes, &self.lanes)?;
         let tag = self.warps.len() as u32;
-        let placement = Placement { first: first % self.layout.slots, ..self.layout };
+        let placement = WarpPlacement { first: first % self.layout.slots, ..self.layout };
         let Some(slot) = self.shaders.launch(core, program, placement, tag, &self.programs.code, now) else {
             return Ok(false);
         };
@@ -351,8 +351,8 @@ impl Run<'_> {
         Ok(true)
     }
 
-    fn finished(&mut self, finished: Finished, now: u64) {
-        let Finished { core, slot, tag } = finished;
+    fn finished(&mut self, finished: FinishedWarp, now: u64) {
+        let FinishedWarp { core, slot, tag } = finished;
         self.shaders.release(core, slot, now);
         self.warps[tag as usize].finished = now;
         match &mut self.dcq {

@@ -10,7 +10,7 @@ const KERNEL: KernelSpec = KernelSpec { registers: 16, shared: 0 };
 fn hermes(dcq: Option<u32>) -> HermesSpec {
     HermesSpec {
         fifo: 1024,
-        timeout: Timeout { warps: 2.0, estimated: false, weight: weight() },
+        timeout: WarpTimeout { warps: 2.0, estimated: false, weight: weight() },
         dcq: dcq.map(|entries| DcqSpec { entries, commits: 1 }),
         buffer: PacketBufferSpec { size: Size::from_bytes(16 << 20), slot: Size::from_bytes(2048), nic: true },
     }
@@ -27,16 +27,16 @@ fn lanes(count: u32, work: impl Fn(u32) -> u32) -> Lanes {
     recorder.into_lanes()
 }
 
-fn every(gap: u64, count: u32, lanes: u32) -> Vec<Arrival> {
-    (0..count).map(|n| Arrival { at: u64::from(n) * gap, bytes: 64, lane: n % lanes }).collect()
+fn every(gap: u64, count: u32, lanes: u32) -> Vec<PacketArrival> {
+    (0..count).map(|n| PacketArrival { at: u64::from(n) * gap, bytes: 64, lane: n % lanes }).collect()
 }
 
-fn go(gpu: &SimtSpec, spec: &HermesSpec, lanes: &Lanes, arrivals: &[Arrival], gap: f64) -> Outcome {
+fn go(gpu: &SimtSpec, spec: &HermesSpec, lanes: &Lanes, arrivals: &[PacketArrival], gap: f64) -> SimtOutcome {
     run(gpu, spec, &KERNEL, lanes, 0, arrivals, gap, &mut || true).unwrap()
 }
 
 /// Each accepted packet is handed on once; times of a packet never go back; what is not accepted is lost.
-fn conserved(outcome: &Outcome, arrivals: &[Arrival], in_order: bool) {
+fn conserved(outcome: &SimtOutcome, arrivals: &[PacketArrival], in_order: bool) {
     let mut seen = vec![0; outcome.accepted.len()];
     for warp in &outcome.warps {
         for n in warp.first..warp.first + warp.count {
@@ -106,7 +106,7 @@ fn the_dcq_costs_no_throughput_and_adds_delay_behind_slow_warps() {
     let without = go(&paper(), &hermes(None), &lanes, &arrivals, 6.0);
     conserved(&with, &arrivals, true);
     conserved(&without, &arrivals, false);
-    let delay = |o: &Outcome| o.warps.iter().map(|w| w.committed - w.filled).sum::<u64>() as f64;
+    let delay = |o: &SimtOutcome| o.warps.iter().map(|w| w.committed - w.filled).sum::<u64>() as f64;
     assert!(delay(&with) > delay(&without), "{} {}", delay(&with), delay(&without));
     let longer = with.end as f64 / without.end as f64;
     assert!((0.99..1.01).contains(&longer), "{longer}");
@@ -175,7 +175,7 @@ fn specifications_that_cannot_be_are_refused() {
         PacketBufferSpec { size: Size::from_bytes(slots * 2048), slot, nic: false }.layout(tables).ok()
     };
     assert_eq!(of((1 << 25) - 1, 64), None);
-    let most = Placement { base: 31, stride: 32, slots: (1 << 25) - 1, first: 0 };
+    let most = WarpPlacement { base: 31, stride: 32, slots: (1 << 25) - 1, first: 0 };
     assert_eq!(of((1 << 25) - 1, 62), Some(most));
 }
 
@@ -193,7 +193,7 @@ proptest! {
         let mut at = 0;
         let arrivals: Vec<_> = gaps.iter().enumerate().map(|(n, gap)| {
             at += gap;
-            Arrival { at, bytes: 64 + n as u32 % 1000, lane: n as u32 % works.len() as u32 }
+            PacketArrival { at, bytes: 64 + n as u32 % 1000, lane: n as u32 % works.len() as u32 }
         }).collect();
         let mut gpu = paper();
         (gpu.mcw, gpu.cores) = (mcw, cores);

@@ -7,10 +7,10 @@
 
 use units::{Line, Ps};
 
-use super::merge::{Inst, Kind, Placement, both};
+use super::merge::{Inst, WarpOperation, WarpPlacement, both};
 use super::spec::{CacheLevelSpec, SimtSpec};
 use crate::MachineError;
-use crate::cache::{CacheSpec, Lru, TagArray, Written};
+use crate::cache::{CacheSpec, Lru, TagArray, WriteOutcome};
 use crate::divisor::Divisor;
 use crate::dram::{Dram, DramCounters, later};
 
@@ -20,7 +20,7 @@ pub struct Sectors<'a> {
     /// The lines with those of their sectors that are touched, as [`super::Code::words`] has them.
     pub words: &'a [u32],
     /// Of its packets.
-    pub at: &'a Placement,
+    pub at: &'a WarpPlacement,
 }
 
 /// Where a line is among banks and channels: the lowest five bits are mixed with those above, so that packets, which
@@ -36,7 +36,7 @@ const GROUP: usize = 64;
 
 /// What the memory system has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MemoryCounters {
+pub struct SimtMemoryCounters {
     /// Sectors that cores asked for or wrote.
     pub sectors: u64,
     /// Of them, found in an L1.
@@ -50,18 +50,18 @@ pub struct MemoryCounters {
 }
 
 #[derive(Clone, Debug)]
-struct Cache {
+struct SectorCache {
     tags: TagArray<Lru>,
     /// When the line of each way is there, clocks.
     ready: Vec<u64>,
     latency: u64,
 }
 
-impl Cache {
-    fn new(spec: &CacheLevelSpec, path: &str) -> Result<Cache, MachineError> {
+impl SectorCache {
+    fn new(spec: &CacheLevelSpec, path: &str) -> Result<SectorCache, MachineError> {
         let cache = CacheSpec { size: spec.size, ways: spec.ways, latency: units::Span::from_ns(0.0) };
         let sets = cache.sets(path)?;
-        Ok(Cache {
+        Ok(SectorCache {
             tags: TagArray::new(sets, spec.ways),
             ready: vec![0; sets as usize * spec.ways as usize],
             latency: u64::from(spec.latency),
@@ -81,14 +81,14 @@ impl Cache {
         self.ready[at] = ready;
     }
 
-    /// Where a line is from now on: the place of its [`Cache::ready`], whether it is there already, and the dirty line that
+    /// Where a line is from now on: the place of its [`SectorCache::ready`], whether it is there already, and the dirty line that
     /// has to go for it.
     #[inline(always)]
     fn place(&mut self, line: Line, dirty: bool) -> (usize, bool, Option<Line>) {
         let (at, written) = self.tags.place(line, dirty);
         match written {
-            Written::InPlace => (at, true, None),
-            Written::Filled(out) => (at, false, out.ok().flatten().filter(|out| out.dirty).map(|out| out.line)),
+            WriteOutcome::InPlace => (at, true, None),
+            WriteOutcome::Filled(out) => (at, false, out.ok().flatten().filter(|out| out.dirty).map(|out| out.line)),
         }
     }
 }
@@ -146,15 +146,15 @@ impl Period {
 /// What shader cores share. Times are core clocks.
 #[derive(Clone, Debug)]
 pub struct SimtMemory {
-    l1: Vec<Cache>,
+    l1: Vec<SectorCache>,
     /// When each core's port is free.
     ports: Vec<u64>,
-    l2: Cache,
+    l2: SectorCache,
     banks: Banks,
     dram: Dram,
     interconnect: u64,
     period: Period,
-    counters: MemoryCounters,
+    counters: SimtMemoryCounters,
 }
 
 impl SimtMemory {
@@ -164,23 +164,23 @@ impl SimtMemory {
     /// Caches or DRAM that cannot be.
     pub fn new(spec: &SimtSpec) -> Result<SimtMemory, MachineError> {
         let l1 = match &spec.l1 {
-            Some(level) => vec![Cache::new(level, "gpu.l1")?; spec.cores as usize],
+            Some(level) => vec![SectorCache::new(level, "gpu.l1")?; spec.cores as usize],
             None => Vec::new(),
         };
         Ok(SimtMemory {
             l1,
             ports: vec![0; spec.cores as usize],
-            l2: Cache::new(&spec.l2, "gpu.l2")?,
+            l2: SectorCache::new(&spec.l2, "gpu.l2")?,
             banks: Banks::new(spec.l2.banks),
             dram: Dram::new(&spec.memory.dram()?, "gpu.memory")?,
             interconnect: u64::from(spec.interconnect),
             period: Period::new(spec.frequency.period().0),
-            counters: MemoryCounters::default(),
+            counters: SimtMemoryCounters::default(),
         })
     }
 
     /// What it has done.
-    pub fn counters(&self) -> MemoryCounters {
+    pub fn counters(&self) -> SimtMemoryCounters {
         self.counters
     }
 
@@ -219,8 +219,11 @@ impl SimtMemory {
             let lines = lines[..words.len()].iter().map(|&line| Line(line.into()));
             self.l2.tags.prefetch_sets(lines.clone());
             let group = words.iter().copied().zip(lines);
-            let (left, there) =
-                if inst.kind == Kind::Store { self.stores(core, group, port) } else { self.loads(core, group, port) };
+            let (left, there) = if inst.kind == WarpOperation::Store {
+                self.stores(core, group, port)
+            } else {
+                self.loads(core, group, port)
+            };
             (port, latest) = (left, latest.max(there));
         }
         self.counters.sectors += port - from;
@@ -324,17 +327,24 @@ mod tests {
     use super::*;
 
     fn load(mask: u32) -> Inst {
-        Inst { mask, word: 0, count: 0, site: 0, kind: Kind::Load, waits: false, enters: false }
+        Inst { mask, word: 0, count: 0, site: 0, kind: WarpOperation::Load, waits: false, enters: false }
     }
 
-    fn touch(memory: &mut SimtMemory, core: usize, kind: Kind, sectors: &[u32], at: &Placement, now: u64) -> u64 {
+    fn touch(
+        memory: &mut SimtMemory,
+        core: usize,
+        kind: WarpOperation,
+        sectors: &[u32],
+        at: &WarpPlacement,
+        now: u64,
+    ) -> u64 {
         let (inst, mut words) = (Inst { kind, ..load(1) }, Vec::new());
         words_of(sectors, &mut words);
         memory.access(core, &inst, &Sectors { words: &words, at }, now)
     }
 
     fn at(memory: &mut SimtMemory, core: usize, sectors: &[u32], now: u64) -> u64 {
-        touch(memory, core, Kind::Load, sectors, &Placement::default(), now)
+        touch(memory, core, WarpOperation::Load, sectors, &WarpPlacement::default(), now)
     }
 
     fn l1() -> CacheLevelSpec {
@@ -355,11 +365,11 @@ mod tests {
             let mut spec = SimtSpec { l1: has_l1.then(|| CacheLevelSpec { latency: l1_latency, ..l1() }), ..paper() };
             spec.l2 = CacheLevelSpec { size: units::Size::from_bytes(16 << 10), banks, ..spec.l2 };
             let (mut together, mut apart) = (SimtMemory::new(&spec).unwrap(), SimtMemory::new(&spec).unwrap());
-            let at = Placement { base: 960, stride: 32, slots: 40, first: 20 };
+            let at = WarpPlacement { base: 960, stride: 32, slots: 40, first: 20 };
             let mut now = 0;
             for (core, store, sectors, later) in touched {
                 now += later;
-                let kind = if store { Kind::Store } else { Kind::Load };
+                let kind = if store { WarpOperation::Store } else { WarpOperation::Load };
                 let sector = |&(packet, lane, n): &_| if packet { OF_PACKET | lane << LANE_SHIFT | n } else { lane * 60 + n };
                 let mut sectors: Vec<u32> = sectors.iter().map(sector).collect();
                 sectors.sort_unstable();
@@ -450,7 +460,7 @@ mod tests {
         at(&mut memory, 0, &[8], 0);
         assert_eq!(at(&mut memory, 0, &[8], 1000), 1000 + 1 + 4);
         assert_eq!(at(&mut memory, 1, &[8], 2000), 2000 + memory.unloaded_hit());
-        touch(&mut memory, 0, Kind::Store, &[8], &Placement::default(), 3000);
+        touch(&mut memory, 0, WarpOperation::Store, &[8], &WarpPlacement::default(), 3000);
         assert_eq!(at(&mut memory, 0, &[8], 4000), 4000 + memory.unloaded_hit());
     }
 

@@ -21,7 +21,7 @@ pub const MEMBERS: usize = 64;
 /// What a warp instruction does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum WarpOperation {
     /// `count` instructions without memory.
     Alu,
     /// Loads of sectors.
@@ -39,14 +39,14 @@ pub enum Kind {
 pub struct Inst {
     /// Which lanes take part.
     pub mask: u32,
-    /// Instructions of an [`Kind::Alu`]; else where the lines or locks begin.
+    /// Instructions of an [`WarpOperation::Alu`]; else where the lines or locks begin.
     pub word: u32,
     /// How many lines or locks.
     pub count: u16,
     /// The place in the function.
     pub site: u16,
     /// What is done.
-    pub kind: Kind,
+    pub kind: WarpOperation,
     /// Whether earlier loads of the warp must be back.
     pub waits: bool,
     /// Whether the instruction before is of another function of the chain.
@@ -63,7 +63,7 @@ impl Inst {
 
 /// A program: where it lies, and what it comes to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Program {
+pub struct WarpProgram {
     /// Its first instruction.
     pub from: u32,
     /// Behind its last.
@@ -74,7 +74,7 @@ pub struct Program {
     pub lanes: u64,
 }
 
-impl Program {
+impl WarpProgram {
     /// Lanes that take part in an instruction, of those that a warp has; 1 if there is no instruction.
     pub fn efficiency(&self) -> f64 {
         if self.issued == 0 { 1.0 } else { self.lanes as f64 / (self.issued * WARP as u64) as f64 }
@@ -86,7 +86,7 @@ impl Program {
 pub struct Code {
     insts: Vec<Inst>,
     words: Vec<u32>,
-    programs: Vec<Program>,
+    programs: Vec<WarpProgram>,
 }
 
 impl Code {
@@ -96,13 +96,13 @@ impl Code {
     }
 
     /// Program `n`; an empty one if there is none.
-    pub fn program(&self, n: u32) -> Program {
+    pub fn program(&self, n: u32) -> WarpProgram {
         self.programs.get(n as usize).copied().unwrap_or_default()
     }
 
     /// The instructions of program `n`.
     pub fn insts(&self, n: u32) -> &[Inst] {
-        let Program { from, to, .. } = self.program(n);
+        let WarpProgram { from, to, .. } = self.program(n);
         &self.insts[from as usize..to as usize]
     }
 
@@ -111,19 +111,19 @@ impl Code {
         &self.insts[at as usize]
     }
 
-    /// Lines, each with those of its sectors that are touched, or locks of an instruction, each once. See [`Placement::line`]
+    /// Lines, each with those of its sectors that are touched, or locks of an instruction, each once. See [`WarpPlacement::line`]
     /// and [`both`].
     #[inline(always)]
     pub fn words(&self, inst: &Inst) -> &[u32] {
         match inst.kind {
-            Kind::Alu => &[],
+            WarpOperation::Alu => &[],
             _ => &self.words[inst.word as usize..inst.word as usize + usize::from(inst.count)],
         }
     }
 
     /// Bytes that programs take.
     pub fn bytes(&self) -> usize {
-        self.insts.len() * size_of::<Inst>() + self.words.len() * 4 + self.programs.len() * size_of::<Program>()
+        self.insts.len() * size_of::<Inst>() + self.words.len() * 4 + self.programs.len() * size_of::<WarpProgram>()
     }
 
     /// Forgets all programs.
@@ -146,7 +146,7 @@ impl Code {
 
 /// Where packets of a warp lie: line numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Placement {
+pub struct WarpPlacement {
     /// The packet buffer's first line.
     pub base: u32,
     /// Lines of a slot.
@@ -157,7 +157,7 @@ pub struct Placement {
     pub first: u32,
 }
 
-impl Placement {
+impl WarpPlacement {
     /// The line of a word: of a table it is there already, of a packet it depends on the packet's slot.
     #[inline(always)]
     pub fn line(&self, word: u32) -> u32 {
@@ -280,7 +280,7 @@ impl Merger {
         self.holders.clear();
         self.lanes.clear();
         let from = code.insts.len() as u32;
-        let mut program = Program { from, to: from, issued: 0, lanes: 0 };
+        let mut program = WarpProgram { from, to: from, issued: 0, lanes: 0 };
         loop {
             let least = keys.iter().copied().min().unwrap_or(NONE);
             if least == NONE {
@@ -315,14 +315,14 @@ impl Merger {
                         word: most,
                         count: 0,
                         site,
-                        kind: Kind::Alu,
+                        kind: WarpOperation::Alu,
                         waits: true,
                         enters: false,
                     });
                 }
                 OpKind::Load | OpKind::Store => {
                     let waits = self.gather(&streams, moved);
-                    let kind = if kind == OpKind::Load { Kind::Load } else { Kind::Store };
+                    let kind = if kind == OpKind::Load { WarpOperation::Load } else { WarpOperation::Store };
                     let inst = Inst { mask: moved, word: 0, count: 0, site, kind, waits, enters: false };
                     push(code, &mut program, &self.words, inst);
                 }
@@ -332,7 +332,7 @@ impl Merger {
                     if kind == OpKind::Unlock {
                         self.give_locks(&streams, &mut keys, moved)?;
                     }
-                    let kind = if kind == OpKind::Lock { Kind::Lock } else { Kind::Unlock };
+                    let kind = if kind == OpKind::Lock { WarpOperation::Lock } else { WarpOperation::Unlock };
                     let inst = Inst { mask: moved, word: 0, count: 0, site, kind, waits: true, enters: false };
                     push(code, &mut program, &self.words, inst);
                 }
@@ -413,7 +413,7 @@ impl Merger {
     }
 }
 
-fn push(code: &mut Code, program: &mut Program, words: &[u32], inst: Inst) {
+fn push(code: &mut Code, program: &mut WarpProgram, words: &[u32], inst: Inst) {
     program.issued += 1;
     program.lanes += u64::from(inst.mask.count_ones());
     debug_assert!(words.len() <= usize::from(u16::MAX), "32 lanes of 64 KiB each have half as many lines");

@@ -18,7 +18,7 @@ fn record(lanes: &[&dyn Fn(&mut LaneRecorder)]) -> Lanes {
     recorder.into_lanes()
 }
 
-fn merged(lanes: &Lanes) -> Result<(Code, Program), MergeError> {
+fn merged(lanes: &Lanes) -> Result<(Code, WarpProgram), MergeError> {
     let mut code = Code::new();
     let all: Vec<u32> = (0..lanes.len() as u32).collect();
     let program = Merger::new().merge(lanes, &all, &mut code)?;
@@ -91,7 +91,7 @@ fn lanes_that_still_load_go_before_those_that_work() {
     let (code, program) = merged(&lanes).unwrap();
     let steps: Vec<_> = code.insts(0).iter().map(|i| (i.kind, i.mask, i.word)).collect();
     // The run lasts as long as its longest lane: 3 instructions, of which one lane's load was one.
-    assert_eq!(steps, [(Kind::Load, 2, 0), (Kind::Alu, 3, 3)]);
+    assert_eq!(steps, [(WarpOperation::Load, 2, 0), (WarpOperation::Alu, 3, 3)]);
     assert_eq!((program.issued, program.lanes), (4, 1 + 3 + 2));
 }
 
@@ -107,7 +107,7 @@ fn lanes_that_want_the_same_lock_go_one_after_the_other() {
     };
     let (code, _) = merged(&record(&[&critical, &critical])).unwrap();
     let steps: Vec<_> = code.insts(0).iter().map(|i| (i.site, i.kind, i.mask)).collect();
-    use Kind::{Load, Lock, Unlock};
+    use WarpOperation::{Load, Lock, Unlock};
     let one_by_one = [(1, Lock, 1), (2, Load, 1), (3, Unlock, 1), (1, Lock, 2), (2, Load, 2), (3, Unlock, 2)];
     assert_eq!(steps[..6], one_by_one);
     assert_eq!(steps[6..], [(4, Load, 3)]);
@@ -128,7 +128,7 @@ fn locks_taken_in_opposite_orders_are_a_deadlock_that_is_named() {
 
 #[test]
 fn lines_of_packets_are_those_of_their_slots() {
-    let at = Placement { base: 1000, stride: 32, slots: 40, first: 39 };
+    let at = WarpPlacement { base: 1000, stride: 32, slots: 40, first: 39 };
     let line = |sector| at.line(word_of(sector));
     assert_eq!((line(17), line(18)), (8, 9));
     assert_eq!(line(OF_PACKET | 5), 1000 + 39 * 32 + 2);
@@ -137,7 +137,7 @@ fn lines_of_packets_are_those_of_their_slots() {
     assert_eq!(line(OF_PACKET | 31 << LANE_SHIFT), 1000 + 30 * 32);
     // The highest sectors that there are.
     assert_eq!(line((1 << 30) - 1), (1 << 29) - 1);
-    assert_eq!(Placement::default().line(word_of(OF_PACKET | OFFSET)), OFFSET / 2);
+    assert_eq!(WarpPlacement::default().line(word_of(OF_PACKET | OFFSET)), OFFSET / 2);
 }
 
 /// What a warp did: site, kind, lanes, sectors or locks or the length of a run.
@@ -178,11 +178,11 @@ fn naive(lanes: &[Vec<LaneOp>]) -> Option<Vec<Step>> {
         }
         let kind = match place.1 {
             OpKind::Latch => continue,
-            OpKind::Work => Kind::Alu,
-            OpKind::Load => Kind::Load,
-            OpKind::Store => Kind::Store,
-            OpKind::Lock => Kind::Lock,
-            OpKind::Unlock => Kind::Unlock,
+            OpKind::Work => WarpOperation::Alu,
+            OpKind::Load => WarpOperation::Load,
+            OpKind::Store => WarpOperation::Store,
+            OpKind::Lock => WarpOperation::Lock,
+            OpKind::Unlock => WarpOperation::Unlock,
         };
         out.push((place.0, kind as u8, who, words, run));
     }
@@ -236,9 +236,9 @@ proptest! {
             let insts = code.insts(0).iter();
             insts.map(|i| {
                 let who = (0..32).filter(|lane| i.mask >> lane & 1 == 1).collect();
-                let run = if i.kind == Kind::Alu { i.word } else { 0 };
+                let run = if i.kind == WarpOperation::Alu { i.word } else { 0 };
                 let words = match i.kind {
-                    Kind::Load | Kind::Store => sectors(&code, i),
+                    WarpOperation::Load | WarpOperation::Store => sectors(&code, i),
                     _ => code.words(i).iter().copied().collect(),
                 };
                 (i.site, i.kind as u8, who, words, run)

@@ -24,12 +24,12 @@ pub mod merge;
 pub mod outcome;
 mod spec;
 
-pub use self::core::{Deadlock, Finished, Shaders};
+pub use self::core::{Deadlock, FinishedWarp, Shaders};
 pub use batch::{BatchSpec, Overlap};
 pub use dcq::{DcqSpec, DelayCommitQueue};
-pub use hermes::{HermesSpec, Timeout};
+pub use hermes::{HermesSpec, WarpTimeout};
 pub use lane::{LaneOp, LaneRecorder, Lanes};
 pub use memory::{Sectors, SimtMemory};
-pub use merge::{Code, Inst, Kind, MEMBERS, MergeError, Merger, SITES_A_MEMBER, WARP};
-pub use outcome::{Arrival, MemberShare, Outcome, Part, WarpRecord};
-pub use spec::{CacheLevelSpec, KernelSpec, MemorySpec, Scheduler, SimtSpec};
+pub use merge::{Code, Inst, MEMBERS, MergeError, Merger, SITES_A_MEMBER, WARP, WarpOperation};
+pub use outcome::{DelayPart, MemberShare, PacketArrival, SimtOutcome, WarpRecord};
+pub use spec::{CacheLevelSpec, KernelSpec, Scheduler, SimtMemorySpec, SimtSpec};

@@ -2,14 +2,14 @@
 
 use super::core::Deadlock;
 use super::lane::Lanes;
-use super::memory::MemoryCounters;
-use super::merge::{Code, Kind, MergeError, Merger, Program, WARP, both};
+use super::memory::SimtMemoryCounters;
+use super::merge::{Code, MergeError, Merger, WARP, WarpOperation, WarpProgram, both};
 use crate::MachineError;
 use crate::dram::DramCounters;
 
 /// A packet that arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Arrival {
+pub struct PacketArrival {
     /// When its last bit is there, clocks; never earlier than the packet before.
     pub at: u64,
     /// Bytes of its frame.
@@ -20,7 +20,7 @@ pub struct Arrival {
 
 /// What a packet's delay is made of; the parts sum to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Part {
+pub enum DelayPart {
     /// Until enough packets are there for a warp or a batch, or time is up.
     Fill,
     /// Until a core has room (and the DCQ an entry), or until the batch before is out of the way.
@@ -33,18 +33,19 @@ pub enum Part {
     Commit,
 }
 
-impl Part {
+impl DelayPart {
     /// In the order of a packet's way.
-    pub const ALL: [Part; 5] = [Part::Fill, Part::Queue, Part::CopyIn, Part::Execute, Part::Commit];
+    pub const ALL: [DelayPart; 5] =
+        [DelayPart::Fill, DelayPart::Queue, DelayPart::CopyIn, DelayPart::Execute, DelayPart::Commit];
 
     /// The name in tables.
     pub const fn name(self) -> &'static str {
         match self {
-            Part::Fill => "fill",
-            Part::Queue => "queue",
-            Part::CopyIn => "copy_in",
-            Part::Execute => "execute",
-            Part::Commit => "commit",
+            DelayPart::Fill => "fill",
+            DelayPart::Queue => "queue",
+            DelayPart::CopyIn => "copy_in",
+            DelayPart::Execute => "execute",
+            DelayPart::Commit => "commit",
         }
     }
 }
@@ -69,7 +70,7 @@ pub struct WarpRecord {
 }
 
 impl WarpRecord {
-    /// The parts of the delay of a packet that arrived at `at`, in the order of [`Part::ALL`].
+    /// The parts of the delay of a packet that arrived at `at`, in the order of [`DelayPart::ALL`].
     pub fn parts(&self, at: u64) -> [u64; 5] {
         [
             self.filled - at,
@@ -99,13 +100,13 @@ pub struct MemberShare {
 impl MemberShare {
     /// Lanes that take part in an instruction, of those a warp has.
     pub fn efficiency(&self) -> f64 {
-        Program { from: 0, to: 0, issued: self.instructions, lanes: self.lanes }.efficiency()
+        WarpProgram { from: 0, to: 0, issued: self.instructions, lanes: self.lanes }.efficiency()
     }
 }
 
 /// A run.
 #[derive(Clone, Debug, Default)]
-pub struct Outcome {
+pub struct SimtOutcome {
     /// Arrivals that were accepted, by number; the others found the packet buffer full.
     pub accepted: Vec<u32>,
     /// In the order in which they were handed on.
@@ -129,7 +130,7 @@ pub struct Outcome {
     /// By function of a chain, up to the last that has an instruction: their sums are those of the whole.
     pub members: Vec<MemberShare>,
     /// Of the memory system.
-    pub memory: MemoryCounters,
+    pub memory: SimtMemoryCounters,
     /// Of the DRAM.
     pub dram: DramCounters,
     /// Packets in the buffer at most.
@@ -142,10 +143,10 @@ pub struct Outcome {
     pub partial: u64,
 }
 
-impl Outcome {
+impl SimtOutcome {
     /// Lanes that take part in an instruction, of those a warp has: SIMD efficiency.
     pub fn efficiency(&self) -> f64 {
-        Program { from: 0, to: 0, issued: self.instructions, lanes: self.lanes }.efficiency()
+        WarpProgram { from: 0, to: 0, issued: self.instructions, lanes: self.lanes }.efficiency()
     }
 }
 
@@ -207,10 +208,10 @@ impl Programs {
             }
             let Some((_, share)) = shares.last_mut() else { continue };
             match inst.kind {
-                Kind::Alu => share.instructions += u64::from(inst.word),
+                WarpOperation::Alu => share.instructions += u64::from(inst.word),
                 _ => share.instructions += 1,
             }
-            if matches!(inst.kind, Kind::Load | Kind::Store) {
+            if matches!(inst.kind, WarpOperation::Load | WarpOperation::Store) {
                 share.references += 1;
                 share.sectors += self.code.words(inst).iter().map(|&word| 1 + u64::from(both(word))).sum::<u64>();
             }
@@ -225,7 +226,7 @@ impl Programs {
     }
 
     /// A warp of `program` runs.
-    pub(super) fn count(&self, program: u32, outcome: &mut Outcome) {
+    pub(super) fn count(&self, program: u32, outcome: &mut SimtOutcome) {
         let of = self.code.program(program);
         outcome.instructions += of.issued;
         outcome.lanes += of.lanes;
@@ -243,7 +244,7 @@ impl Programs {
 }
 
 /// Lanes of a warp of consecutive accepted packets.
-pub(super) fn lanes_of(arrivals: &[Arrival], accepted: &[u32], into: &mut Vec<u32>) {
+pub(super) fn lanes_of(arrivals: &[PacketArrival], accepted: &[u32], into: &mut Vec<u32>) {
     debug_assert!(accepted.len() <= WARP);
     into.clear();
     into.extend(accepted.iter().map(|&n| arrivals[n as usize].lane));

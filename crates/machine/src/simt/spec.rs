@@ -36,7 +36,7 @@ pub struct CacheLevelSpec {
 /// DRAM behind the L2: a standard that is shipped, answered in arrival order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct MemorySpec {
+pub struct SimtMemorySpec {
     /// `gddr5-8000`, `hbm2-2000`, ...
     pub standard: String,
     /// Channels, in place of the standard's.
@@ -46,7 +46,7 @@ pub struct MemorySpec {
     pub overhead: Span,
 }
 
-impl MemorySpec {
+impl SimtMemorySpec {
     /// The standard's timings for a memory that answers in arrival order.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ pub struct SimtSpec {
     /// The cache that cores share.
     pub l2: CacheLevelSpec,
     /// What is behind it.
-    pub memory: MemorySpec,
+    pub memory: SimtMemorySpec,
 }
 
 impl SimtSpec {
@@ -174,7 +174,7 @@ pub(super) fn paper() -> SimtSpec {
         interconnect: 20,
         l1: None,
         l2: CacheLevelSpec { size: Size::from_bytes(512 << 10), ways: 8, latency: 20, banks: 8 },
-        memory: MemorySpec { standard: "gddr5-8000".into(), channels: Some(8), overhead: Span::from_ns(20.0) },
+        memory: SimtMemorySpec { standard: "gddr5-8000".into(), channels: Some(8), overhead: Span::from_ns(20.0) },
     }
 }
 

@@ -2,7 +2,7 @@
 
 /// A bank: its channel, and its number there, which is that of the partial table it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct StackedBank {
     /// The channel.
     pub channel: u8,
     /// The bank in the channel.
@@ -13,7 +13,7 @@ pub struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The bank.
-    pub place: Place,
+    pub place: StackedBank,
     /// How many banks of its channel are busy now, this one with them.
     pub interleaved: u8,
 }
@@ -54,7 +54,7 @@ impl Distributor {
                 self.with_busy[n] &= !bit;
                 self.with_busy[n + 1] |= bit;
                 self.busy[usize::from(channel)] = n as u8 + 1;
-                return Some(Grant { place: Place { channel, bank }, interleaved: n as u8 + 1 });
+                return Some(Grant { place: StackedBank { channel, bank }, interleaved: n as u8 + 1 });
             }
         }
         None
@@ -62,7 +62,7 @@ impl Distributor {
 
     /// The bank is idle again. Returns how many banks of the channel are busy still.
     #[inline]
-    pub fn release(&mut self, place: Place) -> u8 {
+    pub fn release(&mut self, place: StackedBank) -> u8 {
         let bit = 1u64 << place.channel;
         self.idle[usize::from(place.bank)] |= bit;
         let n = &mut self.busy[usize::from(place.channel)];
@@ -74,7 +74,7 @@ impl Distributor {
 
     /// Whether the bank is idle.
     #[inline]
-    pub fn is_idle(&self, place: Place) -> bool {
+    pub fn is_idle(&self, place: StackedBank) -> bool {
         self.idle[usize::from(place.bank)] >> place.channel & 1 == 1
     }
 
@@ -100,7 +100,7 @@ mod tests {
             let channel = idle.min_by_key(|c| (count(&self.0[*c]), *c))?;
             self.0[channel][usize::from(bank)] = true;
             let interleaved = count(&self.0[channel]) as u8;
-            Some(Grant { place: Place { channel: channel as u8, bank }, interleaved })
+            Some(Grant { place: StackedBank { channel: channel as u8, bank }, interleaved })
         }
     }
 
@@ -111,7 +111,7 @@ mod tests {
         ) {
             let mut fast = Distributor::new(channels, banks);
             let mut naive = Naive(vec![vec![false; banks as usize]; channels as usize]);
-            let mut held: Vec<Place> = Vec::new();
+            let mut held: Vec<StackedBank> = Vec::new();
             for (claims, which) in steps {
                 if claims || held.is_empty() {
                     let bank = (u32::from(which) % banks) as u8;

@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 use stats::{Path, Reason};
 use units::{Line, Ps};
 
-use super::{StackedSpec, Timing};
+use super::{BankTiming, StackedSpec};
 use crate::error::MachineError;
 use crate::level::{Response, Served};
 
 /// What a request had of its bank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
+pub struct BankTurn {
     /// When its bank takes it.
     pub begin: Ps,
     /// When its data are there.
@@ -32,7 +32,7 @@ pub struct Turn {
 /// The partial table of a line is chosen by a hash of the line, so that banks are wanted equally often.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Stacked {
-    timing: Timing,
+    timing: BankTiming,
     link: Ps,
     banks: usize,
     /// When each bank is done with all it has been given; a channel's banks side by side.
@@ -59,7 +59,7 @@ impl Stacked {
         let (channels, banks) = (spec.channels as usize, spec.banks as usize);
         let timing = spec.resolve(path)?;
         let draw = match &timing {
-            Timing::Rates { means, exponential: true } => {
+            BankTiming::Rates { means, exponential: true } => {
                 Some(Exponential::new(means[0], seed.stream(&format!("{path}.service"))))
             }
             _ => None,
@@ -113,9 +113,9 @@ impl Stacked {
     }
 
     /// Serves a request for partial table `bank` that arrives at `now`.
-    pub fn serve(&mut self, bank: usize, now: Ps) -> Turn {
+    pub fn serve(&mut self, bank: usize, now: Ps) -> BankTurn {
         if self.untimed {
-            return Turn { begin: now, done: now, free: now };
+            return BankTurn { begin: now, done: now, free: now };
         }
         let busy = |channel: &[Ps], at: Ps| channel.iter().filter(|free| **free > at).count();
         let best = self.free.chunks_exact(self.banks).enumerate().min_by_key(|(place, channel)| {
@@ -126,24 +126,24 @@ impl Stacked {
             let begin = channel[bank].max(now);
             (place, begin, busy(channel, begin))
         }) else {
-            return Turn { begin: now, done: now, free: now };
+            return BankTurn { begin: now, done: now, free: now };
         };
         self.requests += 1;
         self.interleaved += u64::from(others > 0);
         let (free, done) = self.settle(channel, bank, begin);
-        Turn { begin, done, free }
+        BankTurn { begin, done, free }
     }
 
     /// Gives `bank` of `channel` a request that it begins at `begin`: when the bank is free again, and when the data are there.
     fn settle(&mut self, channel: usize, bank: usize, begin: Ps) -> (Ps, Ps) {
         let free = &mut self.free[channel * self.banks..][..self.banks];
         match &self.timing {
-            Timing::Rates { means, .. } => {
+            BankTiming::Rates { means, .. } => {
                 let work = self.draw.as_mut().map_or(means[0], Draw::draw);
                 share_out(free, bank, begin, work, means);
                 (free[bank], free[bank])
             }
-            Timing::Device { first_data, burst, cycle } => {
+            BankTiming::Device { first_data, burst, cycle } => {
                 let data = (begin + *first_data).max(self.bus[channel]);
                 self.bus[channel] = data + *burst;
                 // A bank whose data wait for the bus holds its row so much longer.
@@ -196,7 +196,7 @@ impl Stacked {
     pub fn access(&mut self, request: &Request, now: Ps) -> Response {
         let bank = self.bank_of(request.addr.line());
         let arrives = now + self.link;
-        let Turn { begin, done, .. } = self.serve(bank, arrives);
+        let BankTurn { begin, done, .. } = self.serve(bank, arrives);
         let mut path = Path::of(Reason::Interconnect, self.link);
         path.push(Reason::BankBusy, begin - arrives);
         path.push(Reason::RowMiss, done - begin);
@@ -209,18 +209,18 @@ impl Stacked {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::Service;
+    use super::super::BankService;
     use super::*;
 
     fn fixed(channels: u32) -> StackedSpec {
-        let service = Service::Rates { per_us: vec![8.0, 5.6], exponential: false };
+        let service = BankService::Rates { per_us: vec![8.0, 5.6], exponential: false };
         StackedSpec { channels, service, ..StackedSpec::default() }
     }
 
     #[test]
     fn a_channel_serves_alone_then_interleaved_then_makes_wait() {
         let mut memory = Stacked::new(&fixed(1), "stacked", Seed(0)).unwrap();
-        let turn = |begin, done| Turn { begin: Ps(begin), done: Ps(done), free: Ps(done) };
+        let turn = |begin, done| BankTurn { begin: Ps(begin), done: Ps(done), free: Ps(done) };
         assert_eq!(memory.serve(0, Ps(0)), turn(0, 125_000));
         assert_eq!(memory.serve(1, Ps(0)), turn(0, 178_571));
         // The second has slowed the first down, whose answer was given.
@@ -242,7 +242,7 @@ mod tests {
     /// Requests that come as others leave, `depth` of them a bank, to banks in turn: millions a second.
     fn saturated(channels: u32, per_us: &[f64], exponential: bool) -> f64 {
         let banks = per_us.len() as u32;
-        let service = Service::Rates { per_us: per_us.to_vec(), exponential };
+        let service = BankService::Rates { per_us: per_us.to_vec(), exponential };
         let spec = StackedSpec { channels, banks, service, link_ns: 0.0 };
         let mut memory = Stacked::new(&spec, "stacked", Seed(7)).unwrap();
         let mut due = std::collections::BinaryHeap::new();
@@ -326,17 +326,17 @@ mod tests {
 
     #[test]
     fn a_saturated_device_gives_a_request_a_bank_cycle() {
-        let service = Service::Device { standard: "hmc-2.1-vault".into(), bytes: 32 };
+        let service = BankService::Device { standard: "hmc-2.1-vault".into(), bytes: 32 };
         let spec = StackedSpec { channels: 1, banks: 1, service, link_ns: 0.0 };
-        let Timing::Device { first_data, burst, cycle } = spec.resolve("stacked").unwrap() else {
+        let BankTiming::Device { first_data, burst, cycle } = spec.resolve("stacked").unwrap() else {
             panic!("a device has device timings");
         };
         assert!(cycle > first_data && burst > Ps(0));
         let mut memory = Stacked::new(&spec, "stacked", Seed(0)).unwrap();
         let first = memory.serve(0, Ps(0));
-        assert_eq!(first, Turn { begin: Ps(0), done: first_data + burst, free: cycle });
+        assert_eq!(first, BankTurn { begin: Ps(0), done: first_data + burst, free: cycle });
         // The bank is busy without a gap.
-        let second = Turn { begin: cycle, done: cycle + first_data + burst, free: cycle + cycle };
+        let second = BankTurn { begin: cycle, done: cycle + first_data + burst, free: cycle + cycle };
         assert_eq!(memory.serve(0, Ps(0)), second);
     }
 
@@ -349,7 +349,7 @@ mod tests {
         };
         let rates = |per_us: Vec<f64>| {
             move |s: &mut StackedSpec| {
-                s.service = Service::Rates { per_us: per_us.clone(), exponential: true };
+                s.service = BankService::Rates { per_us: per_us.clone(), exponential: true };
             }
         };
         assert!(of(&|s| s.channels = 65).starts_with("stacked.channels = 65: allowed is 1 to 64"));
@@ -357,7 +357,7 @@ mod tests {
         assert!(of(&|s| s.link_ns = f64::NAN).starts_with("stacked.link_ns = NaN"));
         assert!(of(&rates(vec![])).contains("one rate or more"));
         assert!(of(&rates(vec![8.0, 9.0])).contains("rates that do not grow"));
-        let named = of(&|s| s.service = Service::Device { standard: "hmc".into(), bytes: 32 });
+        let named = of(&|s| s.service = BankService::Device { standard: "hmc".into(), bytes: 32 });
         assert!(named.contains("hmc-2.1-vault"), "{named}");
     }
 }

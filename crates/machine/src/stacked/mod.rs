@@ -27,9 +27,9 @@ use units::Ps;
 use crate::dram::presets;
 use crate::error::MachineError;
 
-pub use distributor::{Distributor, Grant, Place};
-pub use level::{Stacked, Turn};
-pub use recency::{Left, Recency};
+pub use distributor::{Distributor, Grant, StackedBank};
+pub use level::{BankTurn, Stacked};
+pub use recency::{EvictedLine, Recency};
 pub use skip::{SkipLogic, SkipSpec, Using};
 
 /// A stacked DRAM: how many channels and banks, and how they serve.
@@ -41,7 +41,7 @@ pub struct StackedSpec {
     /// Banks of a channel, and so partial tables: 1 to 16.
     pub banks: u32,
     /// How a bank serves a request.
-    pub service: Service,
+    pub service: BankService,
     /// The hop between processor and memory (the FPGA's link), ns each way.
     pub link_ns: f64,
 }
@@ -49,7 +49,7 @@ pub struct StackedSpec {
 /// How a bank serves a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
-pub enum Service {
+pub enum BankService {
     /// At rates, in millions of requests a second: by how many banks of the channel are busy, the first of them alone.
     Rates {
         /// The rate of a bank while 1, 2, ... banks of its channel are busy; the last holds for all above.
@@ -75,14 +75,14 @@ impl Default for StackedSpec {
     /// 32 channels of 2 banks; 8 M requests/s alone (the 125 ns that Hadidi et al. measured on an HMC, ISPASS 2018),
     /// 0.7 of it interleaved (section V-C).
     fn default() -> StackedSpec {
-        let service = Service::Rates { per_us: vec![8.0, 5.6], exponential: true };
+        let service = BankService::Rates { per_us: vec![8.0, 5.6], exponential: true };
         StackedSpec { channels: 32, banks: 2, service, link_ns: 0.0 }
     }
 }
 
 /// How a bank serves a request, as times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Timing {
+pub enum BankTiming {
     /// Mean service time while 1, 2, ... banks of the channel are busy.
     Rates {
         /// The last holds for all above.
@@ -107,7 +107,7 @@ impl StackedSpec {
     /// # Errors
     /// A number of channels or banks out of range, a rate that is not positive or that grows with the number of busy
     /// banks, an unknown standard, a negative link.
-    pub fn resolve(&self, path: &str) -> Result<Timing, MachineError> {
+    pub fn resolve(&self, path: &str) -> Result<BankTiming, MachineError> {
         let error = |field: &str, came: String, allowed: &str, remedy: &str| {
             Err(MachineError::new(format!("{path}.{field}"), came, allowed, remedy.into()))
         };
@@ -126,7 +126,7 @@ impl StackedSpec {
             );
         }
         match &self.service {
-            Service::Rates { per_us, exponential } => {
+            BankService::Rates { per_us, exponential } => {
                 let sound = per_us.iter().all(|rate| *rate > 1e-3 && *rate < 1e6);
                 if per_us.is_empty() || !sound {
                     return error(
@@ -145,9 +145,9 @@ impl StackedSpec {
                     );
                 }
                 let means = per_us.iter().map(|rate| Ps((1e6 / rate).round() as u64)).collect();
-                Ok(Timing::Rates { means, exponential: *exponential })
+                Ok(BankTiming::Rates { means, exponential: *exponential })
             }
-            Service::Device { standard, bytes } => {
+            BankService::Device { standard, bytes } => {
                 let Some(found) = presets::preset(standard) else {
                     let known = presets::NAMES.join(", ");
                     return error(
@@ -173,7 +173,7 @@ impl StackedSpec {
                 // The row stays open until its last column command; then precharge.
                 let open = timing("RAS")?.max(timing("RCD")? + burst + timing("RTP").unwrap_or(0));
                 let cycle = clocks((open + timing("RP")?).max(timing("RC")?));
-                Ok(Timing::Device { first_data, burst: clocks(burst), cycle })
+                Ok(BankTiming::Device { first_data, burst: clocks(burst), cycle })
             }
         }
     }

@@ -14,27 +14,27 @@ use crate::divisor::Divisor;
 pub struct Recency {
     ways: usize,
     sets: Divisor,
-    kind: Kind,
+    kind: RecencyStore,
 }
 
 #[derive(Clone, Debug)]
-enum Kind {
-    Ordered(Tags),
+enum RecencyStore {
+    Ordered(RecencyTags),
     Linked(Linked),
 }
 
 /// Sets one after the other. The first begins on a line of the host's cache, so that one of 16 ways is one such line.
 #[derive(Clone, Debug)]
-struct Tags {
+struct RecencyTags {
     cells: Vec<u32>,
     first: usize,
 }
 
-impl Tags {
-    fn new(tags: usize) -> Tags {
+impl RecencyTags {
+    fn new(tags: usize) -> RecencyTags {
         let cells = vec![NONE; tags + HOST_LINE];
         let first = cells.as_ptr().align_offset(HOST_LINE * size_of::<u32>()).min(HOST_LINE);
-        Tags { cells, first }
+        RecencyTags { cells, first }
     }
 
     #[inline(always)]
@@ -54,7 +54,7 @@ const REUSED: u32 = 1 << 31;
 
 /// A line that left, and whether it had been used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Left {
+pub struct EvictedLine {
     /// The line.
     pub line: u32,
     /// It was used again after it came in.
@@ -71,9 +71,9 @@ impl Recency {
         let ways = if ways == 0 { lines } else { ways.min(lines) };
         let sets = lines.checked_div(ways).unwrap_or(1).max(1);
         let kind = if ways <= Recency::ORDERED || sets > 1 {
-            Kind::Ordered(Tags::new(sets * ways))
+            RecencyStore::Ordered(RecencyTags::new(sets * ways))
         } else {
-            Kind::Linked(Linked::new(ways, universe))
+            RecencyStore::Linked(Linked::new(ways, universe))
         };
         Recency { ways, sets: Divisor::new(sets as u32), kind }
     }
@@ -87,20 +87,20 @@ impl Recency {
     #[inline]
     pub fn touch(&mut self, index: u32, line: u32) -> bool {
         match &mut self.kind {
-            Kind::Ordered(tags) => {
+            RecencyStore::Ordered(tags) => {
                 let set = tags.set(self.sets, self.ways, index);
                 let Some(at) = find(set, line) else { return false };
                 raise(set, at, line | REUSED);
                 true
             }
-            Kind::Linked(list) => list.touch(line),
+            RecencyStore::Linked(list) => list.touch(line),
         }
     }
 
     /// Asks the host to bring the set that `index` chooses.
     #[inline]
     pub fn prefetch(&self, index: u32) {
-        if let Kind::Ordered(tags) = &self.kind
+        if let RecencyStore::Ordered(tags) = &self.kind
             && self.sets.divisor() > 1
             && let Some(tag) = tags.cells.get(tags.first + self.sets.remainder(index) as usize * self.ways)
         {
@@ -111,7 +111,7 @@ impl Recency {
     /// The line that leaves next the set that `index` chooses, if one has to; not known of a list.
     #[inline]
     pub fn oldest(&self, index: u32) -> Option<u32> {
-        let Kind::Ordered(tags) = &self.kind else { return None };
+        let RecencyStore::Ordered(tags) = &self.kind else { return None };
         if self.ways == 0 {
             return None;
         }
@@ -124,7 +124,7 @@ impl Recency {
     #[inline]
     pub fn take(&mut self, index: u32, line: u32) -> bool {
         match &mut self.kind {
-            Kind::Ordered(tags) => {
+            RecencyStore::Ordered(tags) => {
                 let set = tags.set(self.sets, self.ways, index);
                 let Some(at) = find(set, line) else { return false };
                 set.copy_within(at + 1.., at);
@@ -133,27 +133,27 @@ impl Recency {
                 }
                 true
             }
-            Kind::Linked(list) => list.take(line),
+            RecencyStore::Linked(list) => list.take(line),
         }
     }
 
     /// Puts `line` in as the last used, marked as `reused` or not, and gives what left for it; nothing leaves where it was
     /// there already. Without room, `line` itself leaves.
     #[inline]
-    pub fn insert(&mut self, index: u32, line: u32, reused: bool) -> Option<Left> {
+    pub fn insert(&mut self, index: u32, line: u32, reused: bool) -> Option<EvictedLine> {
         let mark = u32::from(reused) << 31;
         match &mut self.kind {
-            Kind::Ordered(tags) => {
+            RecencyStore::Ordered(tags) => {
                 let set = tags.set(self.sets, self.ways, index);
-                let Some(last) = set.len().checked_sub(1) else { return Some(Left { line, reused }) };
+                let Some(last) = set.len().checked_sub(1) else { return Some(EvictedLine { line, reused }) };
                 let (at, leaves) = match find(set, line) {
                     Some(at) => (at, NONE),
                     None => (last, set[last]),
                 };
                 raise(set, at, line | mark);
-                (leaves & LINE != NONE).then_some(Left { line: leaves & LINE, reused: leaves & REUSED != 0 })
+                (leaves & LINE != NONE).then_some(EvictedLine { line: leaves & LINE, reused: leaves & REUSED != 0 })
             }
-            Kind::Linked(list) => list.insert(line, mark),
+            RecencyStore::Linked(list) => list.insert(line, mark),
         }
     }
 }
@@ -211,12 +211,12 @@ struct Linked {
     /// By line: its slot plus 1, 0 where it is not there.
     slot: Vec<u32>,
     /// By slot: line with its mark, newer and older neighbour. Slot 0 is the ring's end and holds no line.
-    entries: Vec<Entry>,
+    entries: Vec<LinkedLine>,
     free: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Entry {
+struct LinkedLine {
     line: u32,
     newer: u32,
     older: u32,
@@ -224,19 +224,19 @@ struct Entry {
 
 impl Linked {
     fn new(ways: usize, universe: usize) -> Linked {
-        let end = Entry { line: NONE, newer: 0, older: 0 };
+        let end = LinkedLine { line: NONE, newer: 0, older: 0 };
         Linked { slot: vec![0; universe], entries: vec![end; ways + 1], free: (1..=ways as u32).rev().collect() }
     }
 
     fn unlink(&mut self, at: u32) {
-        let Entry { newer, older, .. } = self.entries[at as usize];
+        let LinkedLine { newer, older, .. } = self.entries[at as usize];
         self.entries[newer as usize].older = older;
         self.entries[older as usize].newer = newer;
     }
 
     fn place_first(&mut self, at: u32, line: u32) {
         let first = self.entries[0].older;
-        self.entries[at as usize] = Entry { line, newer: 0, older: first };
+        self.entries[at as usize] = LinkedLine { line, newer: 0, older: first };
         self.entries[first as usize].newer = at;
         self.entries[0].older = at;
     }
@@ -259,7 +259,7 @@ impl Linked {
         at != 0
     }
 
-    fn insert(&mut self, line: u32, mark: u32) -> Option<Left> {
+    fn insert(&mut self, line: u32, mark: u32) -> Option<EvictedLine> {
         let at = self.slot[line as usize];
         if at != 0 {
             self.unlink(at);
@@ -273,7 +273,7 @@ impl Linked {
                 let old = self.entries[at as usize].line;
                 self.unlink(at);
                 self.slot[(old & LINE) as usize] = 0;
-                (at, Some(Left { line: old & LINE, reused: old & REUSED != 0 }))
+                (at, Some(EvictedLine { line: old & LINE, reused: old & REUSED != 0 }))
             }
         };
         self.slot[line as usize] = at;
@@ -316,15 +316,15 @@ mod tests {
             set.retain(|(other, _)| *other != line);
             set.len() < n
         }
-        fn insert(&mut self, index: u32, line: u32, reused: bool) -> Option<Left> {
+        fn insert(&mut self, index: u32, line: u32, reused: bool) -> Option<EvictedLine> {
             let ways = self.ways;
             if ways == 0 {
-                return Some(Left { line, reused });
+                return Some(EvictedLine { line, reused });
             }
             self.take(index, line);
             let set = self.set(index);
             set.insert(0, (line, reused));
-            (set.len() > ways).then(|| set.pop()).flatten().map(|(line, reused)| Left { line, reused })
+            (set.len() > ways).then(|| set.pop()).flatten().map(|(line, reused)| EvictedLine { line, reused })
         }
     }
 

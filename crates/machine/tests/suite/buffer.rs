@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use machine::buffer::{Allocation, BufferSpec, PacketBuffer};
+use machine::buffer::{BufferAllocation, BufferSpec, PacketBuffer};
 use proptest::prelude::*;
 use units::Size;
 
-fn spec(allocation: Allocation, kib: u64, pools: u32) -> BufferSpec {
+fn spec(allocation: BufferAllocation, kib: u64, pools: u32) -> BufferSpec {
     BufferSpec { allocation, size: Size::from_bytes(kib << 10), pools, ..BufferSpec::default() }
 }
 
@@ -19,8 +19,8 @@ fn build(spec: &BufferSpec) -> PacketBuffer {
     .unwrap()
 }
 
-fn allocation() -> impl Strategy<Value = Allocation> {
-    prop::sample::select(Allocation::ALL.to_vec())
+fn allocation() -> impl Strategy<Value = BufferAllocation> {
+    prop::sample::select(BufferAllocation::ALL.to_vec())
 }
 
 /// What a frontier may do by the book: pages in order, each empty when it is entered.
@@ -101,7 +101,7 @@ proptest! {
 
     #[test]
     fn linear_matches_naive(steps in prop::collection::vec((1u32..1518, 0usize..64, any::<bool>()), 1..300)) {
-        let spec = spec(Allocation::Linear, 16, 1);
+        let spec = spec(BufferAllocation::Linear, 16, 1);
         let mut buffer = build(&spec);
         let mut naive = NaiveLinear { owner: vec![None; buffer.cells() as usize], frontier: 0, cells_per_page: 64 };
         let mut live: Vec<(u32, Vec<u32>)> = Vec::new();
@@ -136,9 +136,9 @@ fn a_slow_packet_holds_a_linear_frontier_up_and_a_piecewise_one_not() {
         (given, buffer.counters().stalls_with_room)
     };
     // 64 KiB less the slow packet's cell are 1,023 cells: 42 packets of 24 cells, and the frontier meets the slow one.
-    assert_eq!(run(Allocation::Linear), (42, 958));
-    assert_eq!(run(Allocation::Piecewise), (1000, 0));
-    assert_eq!(run(Allocation::Cells), (1000, 0));
+    assert_eq!(run(BufferAllocation::Linear), (42, 958));
+    assert_eq!(run(BufferAllocation::Piecewise), (1000, 0));
+    assert_eq!(run(BufferAllocation::Cells), (1000, 0));
 }
 
 #[test]
@@ -151,17 +151,17 @@ fn fragmentation_is_what_the_unit_wastes() {
         }
         buffer.counters().fragmentation()
     };
-    assert!((waste(Allocation::Fixed) - (1.0 - 40.0 / 2048.0)).abs() < 1e-12);
-    assert!((waste(Allocation::Cells) - (1.0 - 40.0 / 64.0)).abs() < 1e-12);
+    assert!((waste(BufferAllocation::Fixed) - (1.0 - 40.0 / 2048.0)).abs() < 1e-12);
+    assert!((waste(BufferAllocation::Cells) - (1.0 - 40.0 / 64.0)).abs() < 1e-12);
     // 64 packets of a cell fill two pages; the mean over their growth lies between cells and pages.
-    let (linear, piecewise) = (waste(Allocation::Linear), waste(Allocation::Piecewise));
-    assert!(waste(Allocation::Cells) < piecewise && piecewise < waste(Allocation::Fixed));
+    let (linear, piecewise) = (waste(BufferAllocation::Linear), waste(BufferAllocation::Piecewise));
+    assert!(waste(BufferAllocation::Cells) < piecewise && piecewise < waste(BufferAllocation::Fixed));
     assert!(piecewise < linear, "smaller pages waste less: {piecewise} {linear}");
 }
 
 #[test]
 fn fresh_frontiers_are_contiguous_and_pools_take_turns() {
-    let mut buffer = build(&spec(Allocation::Piecewise, 64, 2));
+    let mut buffer = build(&spec(BufferAllocation::Piecewise, 64, 2));
     let mut cells = Vec::new();
     (0..3).for_each(|_| assert!(buffer.allocate(128, &mut cells)));
     assert_eq!(cells, [0, 1, 512, 513, 2, 3]);
@@ -171,14 +171,14 @@ fn fresh_frontiers_are_contiguous_and_pools_take_turns() {
 #[test]
 fn what_does_not_fit_together_is_refused_with_both_numbers() {
     let message = |spec: BufferSpec| PacketBuffer::new(&spec, "buffer", |_| 0).unwrap_err().to_string();
-    let usual = || spec(Allocation::Piecewise, 64, 1);
+    let usual = || spec(BufferAllocation::Piecewise, 64, 1);
     let page = message(BufferSpec { page: Some(Size::from_bytes(32)), ..usual() });
     assert!(page.contains("32 B with cells of 64 B"), "{page}");
     let longest = message(BufferSpec { longest: Size::from_bytes(9018), ..usual() });
     assert!(longest.contains("9018 bytes, a page of 2048 bytes"), "{longest}");
     let longest = message(BufferSpec {
         longest: Size::from_bytes(9018),
-        allocation: Allocation::Linear,
+        allocation: BufferAllocation::Linear,
         size: Size::from_bytes(8192),
         ..usual()
     });

@@ -1,7 +1,7 @@
 //! Caches against counts that two independent programs agree on: L1 32 KiB/8, L2 1 MiB/16, L3 16 MiB/16, LRU,
 //! 5 million loads over 2^20 lines, uniform and Zipf-like. The traces are those of numpy's generators.
 
-use machine::cache::{Counts, Found, LevelSpec, Trace, simulate};
+use machine::cache::{CacheTrace, ChainCounts, HitCounts, LevelSpec, simulate};
 
 const LINES: u64 = 1 << 20;
 const LOADS: usize = 5_000_000;
@@ -41,9 +41,9 @@ fn zipf_loads_have_the_reference_counts() {
 
 fn assert_counts(addresses: &[u64], expected: [(u64, u64); 3]) {
     let levels = [LevelSpec::new(64, 8), LevelSpec::new(1024, 16), LevelSpec::new(16384, 16)];
-    let counts: Counts = simulate(&levels, &Trace { addresses, ..Trace::default() }, 0).unwrap();
-    let loads: Vec<Found> = counts.levels.iter().map(|level| level.loads).collect();
-    assert_eq!(loads, expected.map(|(hits, misses)| Found { hits, misses }));
+    let counts: ChainCounts = simulate(&levels, &CacheTrace { addresses, ..CacheTrace::default() }, 0).unwrap();
+    let loads: Vec<HitCounts> = counts.levels.iter().map(|level| level.loads).collect();
+    assert_eq!(loads, expected.map(|(hits, misses)| HitCounts { hits, misses }));
 }
 
 /// numpy's `Generator(PCG64(seed))`: PCG XSL RR 128/64 (O'Neill 2014), its state from numpy's `SeedSequence`.

@@ -2,12 +2,12 @@
 //! of answers that come later.
 
 use machine::cache::{CacheSpec, PrefetcherSpec};
-use machine::cores::{Core, CoreModel, CoreSpec, Step};
+use machine::cores::{Core, CoreModel, CoreSpec, CoreStep};
 use machine::dram::map::AddressMap;
 use machine::dram::presets;
-use machine::dram::simulate::{Arrivals, Record, Trace, simulate};
+use machine::dram::simulate::{DramRecordOptions, DramTrace, RequestArrivals, simulate};
 use machine::dram::{ControllerSetting, DramSpec, PagePolicy};
-use machine::memory::{Answer, CopyTableSpec, Hierarchy, Inclusion, LlcSpec, MemorySpec, TlbSpec};
+use machine::memory::{CopyTableSpec, Hierarchy, Inclusion, LlcSpec, MemoryReply, MemorySpec, TlbSpec};
 use machine::{Memory, Reply, Served};
 use probe::{Access, Layout, Placed, Probe, Ref, RegionId, Request, Requests};
 use proptest::prelude::*;
@@ -109,7 +109,7 @@ fn replay(core: &mut Core, memory: &mut Hierarchy, quantum: u64, start: Ps) -> P
         if memory.next().is_some_and(|at| at <= now) {
             memory.advance(now, &mut answers);
             for answer in answers.drain(..) {
-                let Answer::Core(_, ticket, response) = answer else { panic!("no device asks") };
+                let MemoryReply::Core(_, ticket, response) = answer else { panic!("no device asks") };
                 assert!(response.at >= now, "an answer at {} is known at {now}", response.at);
                 core.complete(ticket, &response);
             }
@@ -118,12 +118,12 @@ fn replay(core: &mut Core, memory: &mut Hierarchy, quantum: u64, start: Ps) -> P
         }
         let horizon = memory.next().unwrap_or(Ps::MAX).min(Ps(now.0 + quantum));
         match core.step(memory, &Plain, now, horizon) {
-            Step::Done(at) => {
+            CoreStep::Done(at) => {
                 // Stores may still be on their way.
                 while let Some(at) = memory.next() {
                     memory.advance(at, &mut answers);
                     for answer in answers.drain(..) {
-                        let Answer::Core(_, ticket, response) = answer else { panic!("no device asks") };
+                        let MemoryReply::Core(_, ticket, response) = answer else { panic!("no device asks") };
                         core.complete(ticket, &response);
                     }
                 }
@@ -131,8 +131,8 @@ fn replay(core: &mut Core, memory: &mut Hierarchy, quantum: u64, start: Ps) -> P
                 assert_eq!(core.burst_attribution().total(), at - start, "what it took sums to the time");
                 return at;
             }
-            Step::At(at) => next = Some(at),
-            Step::Wait => next = None,
+            CoreStep::At(at) => next = Some(at),
+            CoreStep::Wait => next = None,
             other => panic!("{other:?}"),
         }
     }
@@ -198,7 +198,7 @@ fn a_saturated_memory_has_the_bandwidth_of_the_stand_alone_simulator() {
             while let Some(at) = memory.next() {
                 memory.advance(at, &mut answers);
             }
-            let [Answer::Device(answered, end)] = answers[..] else { panic!("{answers:?}") };
+            let [MemoryReply::Device(answered, end)] = answers[..] else { panic!("{answers:?}") };
             assert_eq!(answered, transaction);
             let alone = presets::preset(standard).unwrap();
             let map = AddressMap::of_parts(&alone, parts).unwrap();
@@ -207,9 +207,11 @@ fn a_saturated_memory_has_the_bandwidth_of_the_stand_alone_simulator() {
                 let mut seen = std::collections::BTreeSet::new();
                 lines.iter().filter(|&&line| seen.insert(line)).map(|line| line * 64 % alone.capacity()).collect()
             };
-            let trace = Trace { addresses: &addresses, writes: &[], arrivals: Arrivals::Saturated };
+            let trace = DramTrace { addresses: &addresses, writes: &[], arrivals: RequestArrivals::Saturated };
             let expected =
-                simulate(&alone, &map, &setting.spec(PagePolicy::Open), &trace, Record::default()).unwrap().report;
+                simulate(&alone, &map, &setting.spec(PagePolicy::Open), &trace, DramRecordOptions::default())
+                    .unwrap()
+                    .report;
             let through = addresses.len() as f64 * 64.0 / end.as_secs();
             let off = through / expected.bytes_per_s - 1.0;
             assert!(off.abs() < 0.01, "{standard} {order} random {random}: {:.2} % off", off * 100.0);
@@ -244,14 +246,14 @@ fn a_line_on_its_way_is_read_once_whoever_asks() {
     assert_eq!((memory.dram_counters().reads, answers.len()), (1, 4));
     for answer in &answers {
         match *answer {
-            Answer::Core(core, ticket, response) => {
+            MemoryReply::Core(core, ticket, response) => {
                 assert!(tickets.contains(&(core, ticket)));
                 // Each path sums to the time since its own request.
                 assert_eq!(response.path.total(), response.at - Ps(1_000 * u64::from(core.0)));
                 let merged = response.path.iter().any(|(reason, _)| reason == Reason::Mshr);
                 assert_eq!(merged, core.0 > 0, "{response:?}");
             }
-            Answer::Device(transaction, at) => {
+            MemoryReply::Device(transaction, at) => {
                 assert_eq!(transaction, device);
                 assert!(at > Ps(4_000));
             }
@@ -295,7 +297,7 @@ fn a_device_is_held_up_by_a_full_controller_and_nothing_is_lost() {
         memory.advance(at, &mut answers);
     }
     for answer in &answers {
-        let Answer::Device(_, at) = answer else { panic!("{answer:?}") };
+        let MemoryReply::Device(_, at) = answer else { panic!("{answer:?}") };
         last = last.max(*at);
     }
     assert_eq!(answers.len() as u64, held_up);
@@ -398,7 +400,7 @@ fn a_cube_has_links_and_their_unloaded_latency() {
     while let Some(at) = memory.next() {
         memory.advance(at, &mut answers);
     }
-    let [Answer::Device(_, end)] = answers[..] else { panic!("{answers:?}") };
+    let [MemoryReply::Device(_, end)] = answers[..] else { panic!("{answers:?}") };
     let rate = 50_000.0 * 64.0 / (end.as_secs() - 1e-6);
     let peak = cube.peak_read_bytes_per_s();
     assert!(rate < peak && rate > 0.97 * peak, "{rate:.3e} of {peak:.3e}");
@@ -419,7 +421,7 @@ fn copies_by_a_table_wait_for_their_source() {
     while let Some(at) = memory.next() {
         memory.advance(at, &mut answers);
     }
-    let [Answer::Core(_, answered, response)] = answers[..] else { panic!("{answers:?}") };
+    let [MemoryReply::Core(_, answered, response)] = answers[..] else { panic!("{answers:?}") };
     assert_eq!((answered, response.served), (ticket, Served::Dram));
     assert_eq!(response.path.total(), response.at);
     assert!(response.path.iter().any(|(reason, _)| reason == Reason::Copy));
@@ -517,7 +519,7 @@ fn all_at_once(memory: &mut Hierarchy, lines: &[(u64, Access)], now: Ps) -> Vec<
     while let Some(at) = memory.next() {
         memory.advance(at, &mut answers);
         for answer in answers.drain(..) {
-            let Answer::Core(_, ticket, response) = answer else { panic!("no device asks") };
+            let MemoryReply::Core(_, ticket, response) = answer else { panic!("no device asks") };
             found[tickets[&ticket]] = Some(response);
         }
     }

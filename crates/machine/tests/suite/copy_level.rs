@@ -1,8 +1,8 @@
 //! The timing shell of the copy table against costs worked out by hand.
 use machine::Served;
 use machine::copy_table::{
-    ControllerEngine, Copied, CopyCosts, CopyLevel, CopyMethod, CopyRequest, CopySystemSpec, DmaEngine, L1Spec,
-    Retires, Search, Words, WritePolicy,
+    ControllerEngine, Copied, CopyCosts, CopyLevel, CopyLoopCost, CopyMethod, CopyRequest, CopySystemSpec, DmaEngine,
+    EntrySearch, L1Spec, Retires, WritePolicy,
 };
 use probe::{Access, Request};
 use units::{Addr, Clos, CoreId, Ps, Size};
@@ -36,8 +36,8 @@ fn load(level: &mut CopyLevel, addr: u64, now: Ps) -> (Served, u64) {
     (response.served, clocks(now, response.at))
 }
 
-const TABLE: CopyMethod = CopyMethod::Table(Words { word: 4, instructions: 4, uncached_source: false, call: 0 });
-const LOADS: CopyMethod = CopyMethod::Loads(Words { word: 4, instructions: 4, uncached_source: false, call: 0 });
+const TABLE: CopyMethod = CopyMethod::Table(CopyLoopCost { word: 4, instructions: 4, uncached_source: false, call: 0 });
+const LOADS: CopyMethod = CopyMethod::Loads(CopyLoopCost { word: 4, instructions: 4, uncached_source: false, call: 0 });
 
 #[test]
 fn loads_take_the_times_of_table_2() {
@@ -67,7 +67,7 @@ fn a_copy_costs_its_fills_and_a_read_of_it_two_clocks_more_than_a_hit() {
 
 #[test]
 fn a_cam_fills_any_entry_in_one_step() {
-    let mut level = level(CopyCosts { fill_search: Search::Cam, ..CopyCosts::default() });
+    let mut level = level(CopyCosts { fill_search: EntrySearch::Cam, ..CopyCosts::default() });
     for n in 1..=8 {
         copy(&mut level, TABLE, 0, n << 20, 128, later(n));
     }

@@ -4,7 +4,7 @@
 //! small enough that everything collides. What is read must be what flat memory has.
 
 use machine::copy_table::{
-    CopyCache, CopyInstruction, CopySystemSpec, Fault, Functional, L1Spec, Move, Moves, Source, WritePolicy,
+    CopyCache, CopyInstruction, CopySystemSpec, DataSource, Fault, Functional, L1Spec, Move, Moves, WritePolicy,
 };
 use proptest::prelude::*;
 use units::{CoreId, Line, Size};
@@ -154,7 +154,7 @@ fn a_copy_back_moves_nothing_and_a_chain_points_at_the_original() {
     moves.clear();
     assert!(cache.copy(b, a, &mut moves));
     assert!(moves.is_empty(), "{moves:?}");
-    assert_eq!(cache.read(b, &mut moves), Source::Table { src: a });
+    assert_eq!(cache.read(b, &mut moves), DataSource::Table { src: a });
     // A write to the original settles both, youngest first, before it happens.
     moves.clear();
     cache.write(a, &mut moves);

@@ -1,9 +1,9 @@
 //! The core model against a direct recurrence, and what must hold of it on any memory.
 
 use machine::cache::PrefetcherSpec;
-use machine::cores::{BurstPacket, Core, CoreModel, CoreSpec, Step};
+use machine::cores::{BurstPacket, Core, CoreModel, CoreSpec, CoreStep};
 use machine::memory::{Hierarchy, Inclusion, LlcSpec, MemorySpec, TlbSpec, Translation};
-use machine::{Lookup, Memory, Reply, Response, Served};
+use machine::{Memory, PrivateLookup, Reply, Response, Served};
 use probe::{Access, Layout, Placed, Probe, Ref, RegionId, Request, Requests, Script};
 use proptest::prelude::*;
 use stats::{Attribution, Path, Reason};
@@ -19,12 +19,12 @@ fn miss_latency(line: Line) -> Ps {
 }
 
 impl Memory for Flat {
-    fn lookup(&mut self, request: &Request) -> Lookup {
+    fn lookup(&mut self, request: &Request) -> PrivateLookup {
         let hit = (request.addr.line().0 % 2 == 1).then_some(Served::L1);
-        Lookup { hit, ..Lookup::default() }
+        PrivateLookup { hit, ..PrivateLookup::default() }
     }
-    fn settle(&mut self, _: &Lookup, _: &Request, _: Ps) {}
-    fn fetch(&mut self, request: &Request, _: &Lookup, now: Ps) -> Reply {
+    fn settle(&mut self, _: &PrivateLookup, _: &Request, _: Ps) {}
+    fn fetch(&mut self, request: &Request, _: &PrivateLookup, now: Ps) -> Reply {
         let latency = miss_latency(request.addr.line());
         Reply::Done(Response { at: now + latency, served: Served::Dram, path: Path::of(Reason::RowMiss, latency) })
     }
@@ -105,13 +105,13 @@ fn run(core: &mut Core, memory: &mut impl Memory, layout: &Plain, quantum: Ps, s
     let mut now = start;
     loop {
         match core.step(memory, layout, now, Ps(now.0.saturating_add(quantum.0))) {
-            Step::Done(at) => {
+            CoreStep::Done(at) => {
                 let shares: Vec<_> = (0..PACKETS as usize).map(|i| core.attribution(i)).collect();
                 assert!(shares.iter().all(|a| a.total() == at - start), "each share sums to the burst's duration");
                 assert_eq!(core.burst_attribution().total(), at - start);
                 return (at - start, shares);
             }
-            Step::At(at) => {
+            CoreStep::At(at) => {
                 assert!(at > now, "a core that could go on does");
                 now = at;
             }
@@ -236,19 +236,19 @@ fn plain_memory() -> MemorySpec {
 struct Long(Hierarchy, Ps);
 
 impl Memory for Long {
-    fn next_prefetch(&mut self, core: CoreId) -> Option<(Request, Lookup)> {
+    fn next_prefetch(&mut self, core: CoreId) -> Option<(Request, PrivateLookup)> {
         self.0.next_prefetch(core)
     }
     fn translate(&mut self, request: &Request) -> Translation {
         self.0.translate(request)
     }
-    fn lookup(&mut self, request: &Request) -> Lookup {
+    fn lookup(&mut self, request: &Request) -> PrivateLookup {
         self.0.lookup(request)
     }
-    fn settle(&mut self, lookup: &Lookup, request: &Request, now: Ps) {
+    fn settle(&mut self, lookup: &PrivateLookup, request: &Request, now: Ps) {
         self.0.settle(lookup, request, now);
     }
-    fn fetch(&mut self, request: &Request, lookup: &Lookup, now: Ps) -> Reply {
+    fn fetch(&mut self, request: &Request, lookup: &PrivateLookup, now: Ps) -> Reply {
         assert!(now >= self.1, "{now} after {}", self.1);
         self.1 = now;
         self.0.fetch(request, lookup, now)

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use machine::buffer::{Allocation, BufferSpec};
-use machine::microengines::{MicroenginesSpec, NetworkProcessor, Op, Step, Watched, Work, Workload};
+use machine::buffer::{BufferAllocation, BufferSpec};
+use machine::microengines::{MicroenginesSpec, NetprocWorkload, NetworkProcessor, Op, PacketWork, ThreadStep, Watched};
 use proptest::prelude::*;
 use units::Size;
 
@@ -16,20 +16,20 @@ fn draw() -> impl FnMut(usize) -> usize {
 }
 
 /// `count` packets of the paper's sizes, of `flows` flows.
-fn workload(count: u32, ports: u16, flows: u32, locked: bool) -> Workload {
+fn workload(count: u32, ports: u16, flows: u32, locked: bool) -> NetprocWorkload {
     let mut draw = draw();
-    let mut workload = Workload::default();
+    let mut workload = NetprocWorkload::default();
     for _ in 0..count {
         let from = workload.steps.len() as u32;
-        workload.steps.push(Step { ticks: 30, op: Op::Sram });
+        workload.steps.push(ThreadStep { ticks: 30, op: Op::Sram });
         if locked {
-            workload.steps.push(Step { ticks: 10, op: Op::Lock(draw(4) as u32) });
+            workload.steps.push(ThreadStep { ticks: 10, op: Op::Lock(draw(4) as u32) });
             let Op::Lock(lock) = workload.steps[workload.steps.len() - 1].op else { unreachable!() };
-            workload.steps.push(Step { ticks: 10, op: Op::Sram });
-            workload.steps.push(Step { ticks: 10, op: Op::Unlock(lock) });
+            workload.steps.push(ThreadStep { ticks: 10, op: Op::Sram });
+            workload.steps.push(ThreadStep { ticks: 10, op: Op::Unlock(lock) });
         }
         let flow = draw(flows as usize) as u32;
-        workload.works.push(Work {
+        workload.works.push(PacketWork {
             bytes: [40, 40, 576, 1500][draw(4)],
             flow,
             port: (draw(10) > 0).then_some((flow % u32::from(ports)) as u16),
@@ -60,7 +60,11 @@ impl Watched for Seen {
     }
 }
 
-fn run(spec: &MicroenginesSpec, workload: &Workload, packets: u64) -> (machine::microengines::Outcome, Seen) {
+fn run(
+    spec: &MicroenginesSpec,
+    workload: &NetprocWorkload,
+    packets: u64,
+) -> (machine::microengines::NetprocOutcome, Seen) {
     let mut processor = NetworkProcessor::watched(spec, workload, 16, draw(), Seen::default()).unwrap();
     let outcome = processor.run(0, packets).unwrap();
     (outcome, processor.into_watched())
@@ -69,7 +73,7 @@ fn run(spec: &MicroenginesSpec, workload: &Workload, packets: u64) -> (machine::
 fn any_spec() -> impl Strategy<Value = MicroenginesSpec> {
     let switches = (any::<bool>(), any::<bool>(), 1u32..6, prop::sample::select(vec![1u32, 2, 4, 8]));
     let ports = prop::sample::select(vec![1u32, 2, 4, 16]);
-    let allocation = prop::sample::select(Allocation::ALL.to_vec());
+    let allocation = prop::sample::select(BufferAllocation::ALL.to_vec());
     (ports, allocation, switches, any::<[bool; 6]>()).prop_map(
         |(ports, allocation, (cache, hits, batch, block), flags)| {
             let mut spec = processor(ports).row_aware(allocation);
@@ -122,7 +126,7 @@ proptest! {
 
 #[test]
 fn without_row_misses_and_with_wide_output_the_bus_is_the_bound() {
-    let mut spec = processor(16).row_aware(Allocation::Piecewise);
+    let mut spec = processor(16).row_aware(BufferAllocation::Piecewise);
     spec.sdram.all_hits = true;
     spec.transmit.block = 4;
     spec.transmit.drain_ns = 100;
@@ -136,10 +140,12 @@ fn without_row_misses_and_with_wide_output_the_bus_is_the_bound() {
 
 #[test]
 fn slots_bound_a_port_by_their_cycle() {
-    let mut spec = processor(1).row_aware(Allocation::Piecewise);
+    let mut spec = processor(1).row_aware(BufferAllocation::Piecewise);
     (spec.transmit.slots, spec.transmit.drain_ns, spec.sdram.all_hits) = (1, 10_000, true);
-    let workload =
-        Workload { works: vec![Work { bytes: 64, flow: 0, port: Some(0), steps: (0, 0) }], steps: Vec::new() };
+    let workload = NetprocWorkload {
+        works: vec![PacketWork { bytes: 64, flow: 0, port: Some(0), steps: (0, 0) }],
+        steps: Vec::new(),
+    };
     let outcome = NetworkProcessor::new(&spec, &workload, 16, draw()).unwrap().run(50, 500).unwrap();
     // A cell each 4,000 ticks of draining, 180 of handshake, 3 references of 22 with 10 before each, 10 to post, and
     // 32 to read on an idle SDRAM, up to 3 of which wait for the clock.
@@ -149,7 +155,7 @@ fn slots_bound_a_port_by_their_cycle() {
 
 #[test]
 fn packets_wait_for_memory_where_there_is_little() {
-    let mut spec = processor(16).row_aware(Allocation::Linear);
+    let mut spec = processor(16).row_aware(BufferAllocation::Linear);
     spec.buffer = BufferSpec { size: Size::from_bytes(24 << 10), ..spec.buffer };
     let workload = workload(4000, 16, 5000, false);
     let outcome = NetworkProcessor::new(&spec, &workload, 16, draw()).unwrap().run(100, 3000).unwrap();

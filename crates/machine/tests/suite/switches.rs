@@ -1,9 +1,9 @@
 //! Techniques of packet buffers at the controllers behind a server's LLC: a queue for output that goes first, a map in
 //! halves, and rows that are all open.
 
-use machine::buffer::{Allocation, BufferSpec, PacketBuffer};
+use machine::buffer::{BufferAllocation, BufferSpec, PacketBuffer};
 use machine::dram::map::Decoder;
-use machine::dram::{Commanded, ControllerSetting, Dram, DramSpec, Finished, presets};
+use machine::dram::{Commanded, ControllerSetting, Dram, DramSpec, FinishedRead, presets};
 use proptest::prelude::*;
 use units::{LINE_BYTES, Line, Ps, Size, Span};
 
@@ -32,7 +32,8 @@ fn setting(order: &str) -> ControllerSetting {
 fn serve(spec: &DramSpec, setting: &ControllerSetting, asked: &[Asked]) -> (Vec<Option<Ps>>, usize) {
     let mut dram = Commanded::new(spec, setting, "machine.dram").unwrap();
     let mut answers = vec![None; asked.len()];
-    let (mut finished, mut accepted, mut writes): (Vec<Finished>, Vec<(u32, Ps)>, usize) = (Vec::new(), Vec::new(), 0);
+    let (mut finished, mut accepted, mut writes): (Vec<FinishedRead>, Vec<(u32, Ps)>, usize) =
+        (Vec::new(), Vec::new(), 0);
     let mut next = 0;
     loop {
         // What comes in before something may happen is handed in before that.
@@ -51,7 +52,7 @@ fn serve(spec: &DramSpec, setting: &ControllerSetting, asked: &[Asked]) -> (Vec<
             assert!(at >= until, "a write is accepted at {at}, before {until}");
             writes += 1;
         }
-        for Finished { id, at, .. } in finished.drain(..) {
+        for FinishedRead { id, at, .. } in finished.drain(..) {
             assert!(at >= until, "an answer comes at {at}, before {until}");
             assert!(at > asked[id as usize].at);
             assert_eq!(answers[id as usize].replace(at), None, "{id} is answered twice");
@@ -143,7 +144,7 @@ fn packets_of_two_pools_alternate_between_even_and_odd_banks_in_a_map_of_halves(
     let setting = ControllerSetting { halves, ..ControllerSetting::default() };
     let (_, map) = setting.address_map(&mut standard, 1, "machine.dram").unwrap();
     let decoder = Decoder::new(&map, &standard).unwrap();
-    for allocation in Allocation::ALL {
+    for allocation in BufferAllocation::ALL {
         let parities = |pools| {
             let spec = BufferSpec { allocation, size: Size::from_bytes(size), pools, ..BufferSpec::default() };
             let mut buffer = PacketBuffer::new(&spec, "buffer", |_| 0).unwrap();

@@ -16,12 +16,12 @@ use packet::Packet;
 use serde::Serialize;
 
 use super::driver::{Handle, NOT_READY};
-use super::gpu::{Gpu, GpuSpec, Placement};
+use super::gpu::{Gpu, GpuSpec, PacketPlacement};
 use crate::backend::{Backend, Committed, Watchdog};
 use crate::layout::{Descriptor, Members};
 use crate::memory::{Fragments, PacketMemory};
-use crate::program::{Share, Tally, verdict_of};
-use crate::{Program, RouterError};
+use crate::program::{MemberWork, Tally, verdict_of};
+use crate::{RouterError, RouterProgram};
 
 /// Threads of a block.
 const BLOCK: u32 = 256;
@@ -59,10 +59,10 @@ impl BatchMode {
 }
 
 /// A kernel a batch.
-pub struct Batch {
+pub struct KernelBatch {
     gpu: Gpu,
     /// Its tables are on the GPU; kept for its name and its reasons.
-    _program: Program,
+    _program: RouterProgram,
     tally: Tally,
     members: Members,
     any: bool,
@@ -79,32 +79,32 @@ pub struct Batch {
 }
 
 // SAFETY: as of the GPU.
-unsafe impl Send for Batch {}
+unsafe impl Send for KernelBatch {}
 
-impl Batch {
+impl KernelBatch {
     /// Batches of up to `batch` packets, a power of two, in a ring of `slots`.
     ///
     /// # Errors
     /// As [`Gpu::open`]; no memory; sizes that are no power of two, or fewer than four batches in the ring.
     pub fn new(
         spec: &GpuSpec,
-        program: &Program,
+        program: &RouterProgram,
         mode: BatchMode,
         batch: u32,
         slots: u64,
         frame_bytes: usize,
         deadline: Duration,
-    ) -> Result<Batch, RouterError> {
+    ) -> Result<KernelBatch, RouterError> {
         if !batch.is_power_of_two() || u64::from(batch) * 4 > slots {
             let allowed = "must be a power of two, up to a quarter of the slots";
             return Err(RouterError::Setting { what: "batch", came: batch.to_string(), allowed });
         }
         // Resident: pinned memory on the host, and memory of its own on the GPU.
-        let mut gpu = Gpu::open(&GpuSpec { placement: Placement::Resident, ..spec.clone() })?;
+        let mut gpu = Gpu::open(&GpuSpec { placement: PacketPlacement::Resident, ..spec.clone() })?;
         let program = program.clone();
         let memory = PacketMemory::new(&mut gpu, &program, slots, frame_bytes)?;
         let members = program.place(&mut gpu)?;
-        let mut made = Batch {
+        let mut made = KernelBatch {
             streams: (0..mode.streams()).map(|_| gpu.stream()).collect::<Result<_, _>>()?,
             packets: vec![Packet::default(); slots as usize],
             gpu,
@@ -147,7 +147,7 @@ impl Batch {
     }
 
     /// # Safety
-    /// As of [`Batch::enqueue`].
+    /// As of [`KernelBatch::enqueue`].
     unsafe fn launch(&self, first: u32, count: u32, stream: Handle) -> Result<(), RouterError> {
         let packets = self.memory.layout();
         let (mut members, mut packets, mut first, mut count) = (self.members, packets, first, count);
@@ -193,7 +193,7 @@ impl Batch {
     }
 }
 
-impl Backend for Batch {
+impl Backend for KernelBatch {
     fn name(&self) -> &'static str {
         self.mode.name()
     }
@@ -274,7 +274,7 @@ impl Backend for Batch {
         self.fragments.all()
     }
 
-    fn shares(&self) -> Vec<Share> {
+    fn shares(&self) -> Vec<MemberWork> {
         self.tally.shares()
     }
 
@@ -292,7 +292,7 @@ impl Backend for Batch {
     }
 }
 
-impl Drop for Batch {
+impl Drop for KernelBatch {
     fn drop(&mut self) {
         if self.stop().is_err() {
             // Something still runs: freeing would wait for it.

@@ -14,20 +14,20 @@ pub const LIBRARY: &str = "libcuda.so.1";
 /// The version of CUDA that reads the shipped PTX (ISA 9.0): 13.0.
 pub const NEEDED: i32 = 13_000;
 
-pub(super) type Status = c_int;
-pub(super) type Address = u64;
+pub(super) type CudaResult = c_int;
+pub(super) type DevicePointer = u64;
 pub(super) type Handle = *mut c_void;
 
-pub(super) const SUCCESS: Status = 0;
-pub(super) const OUT_OF_MEMORY: Status = 2;
-pub(super) const NO_DEVICE: Status = 100;
-pub(super) const NOT_READY: Status = 600;
+pub(super) const SUCCESS: CudaResult = 0;
+pub(super) const OUT_OF_MEMORY: CudaResult = 2;
+pub(super) const NO_DEVICE: CudaResult = 100;
+pub(super) const NOT_READY: CudaResult = 600;
 
 macro_rules! driver {
     ($($(#[$doc:meta])* $name:ident = $symbol:literal ($($arg:ty),*);)*) => {
         /// Pointers to the driver's functions, valid as long as the library is loaded.
         pub(super) struct Functions {
-            $($(#[$doc])* pub(super) $name: unsafe extern "C" fn($($arg),*) -> Status,)*
+            $($(#[$doc])* pub(super) $name: unsafe extern "C" fn($($arg),*) -> CudaResult,)*
         }
 
         impl Functions {
@@ -47,7 +47,7 @@ macro_rules! driver {
 
 driver! {
     init = "cuInit"(c_uint);
-    error_name = "cuGetErrorName"(Status, *mut *const c_char);
+    error_name = "cuGetErrorName"(CudaResult, *mut *const c_char);
     device_count = "cuDeviceGetCount"(*mut c_int);
     device = "cuDeviceGet"(*mut c_int, c_int);
     device_name = "cuDeviceGetName"(*mut c_char, c_int, c_int);
@@ -63,13 +63,13 @@ driver! {
     occupancy = "cuOccupancyMaxActiveBlocksPerMultiprocessor"(*mut c_int, Handle, c_int, usize);
     host_alloc = "cuMemHostAlloc"(*mut *mut c_void, usize, c_uint);
     host_free = "cuMemFreeHost"(*mut c_void);
-    host_address = "cuMemHostGetDevicePointer_v2"(*mut Address, *mut c_void, c_uint);
-    alloc = "cuMemAlloc_v2"(*mut Address, usize);
-    free = "cuMemFree_v2"(Address);
+    host_address = "cuMemHostGetDevicePointer_v2"(*mut DevicePointer, *mut c_void, c_uint);
+    alloc = "cuMemAlloc_v2"(*mut DevicePointer, usize);
+    free = "cuMemFree_v2"(DevicePointer);
     memory_info = "cuMemGetInfo_v2"(*mut usize, *mut usize);
-    set_bytes = "cuMemsetD8Async"(Address, u8, usize, Handle);
-    to_device = "cuMemcpyHtoDAsync_v2"(Address, *const c_void, usize, Handle);
-    to_host = "cuMemcpyDtoHAsync_v2"(*mut c_void, Address, usize, Handle);
+    set_bytes = "cuMemsetD8Async"(DevicePointer, u8, usize, Handle);
+    to_device = "cuMemcpyHtoDAsync_v2"(DevicePointer, *const c_void, usize, Handle);
+    to_host = "cuMemcpyDtoHAsync_v2"(*mut c_void, DevicePointer, usize, Handle);
     stream_create = "cuStreamCreate"(*mut Handle, c_uint);
     stream_destroy = "cuStreamDestroy_v2"(Handle);
     stream_query = "cuStreamQuery"(Handle);
@@ -131,7 +131,7 @@ impl Driver {
     }
 
     /// The driver's name of an error.
-    pub(super) fn name_of(&self, status: Status) -> String {
+    pub(super) fn name_of(&self, status: CudaResult) -> String {
         let mut name = ptr::null();
         // SAFETY: a place for a pointer, which is then null or a string that lasts.
         unsafe {
@@ -143,7 +143,7 @@ impl Driver {
     }
 
     /// An error unless `status` is success.
-    pub(super) fn check(&self, call: &'static str, status: Status) -> Result<(), RouterError> {
+    pub(super) fn check(&self, call: &'static str, status: CudaResult) -> Result<(), RouterError> {
         match status {
             SUCCESS => Ok(()),
             NO_DEVICE => Err(RouterError::NoGpu { reason: format!("{call}: {}", self.name_of(status)) }),
@@ -153,7 +153,7 @@ impl Driver {
 }
 
 fn version(library: &Library) -> Option<i32> {
-    type Version = unsafe extern "C" fn(*mut c_int) -> Status;
+    type Version = unsafe extern "C" fn(*mut c_int) -> CudaResult;
     let mut version = 0;
     // SAFETY: the type is that of the driver's reference.
     let status = unsafe { library.get::<Version>(b"cuDriverGetVersion\0").ok()?(&mut version) };
@@ -161,7 +161,7 @@ fn version(library: &Library) -> Option<i32> {
 }
 
 /// What an error means here.
-fn hint(status: Status) -> &'static str {
+fn hint(status: CudaResult) -> &'static str {
     match status {
         218 | 222 => ": the driver cannot read the kernels' PTX (ISA 9.0); a driver of the 580 series or newer can",
         209 | 223 => ": the driver cannot compile the kernels for this GPU",

@@ -9,14 +9,14 @@ use packet::Packet;
 use serde::Serialize;
 
 use super::PTX;
-use super::driver::{Address, Driver, Handle, NOT_READY, OUT_OF_MEMORY};
+use super::driver::{DevicePointer, Driver, Handle, NOT_READY, OUT_OF_MEMORY};
 use crate::backend::Backend;
 use crate::delay::{DelaySummary, Delays};
 use crate::layout::Router;
-use crate::machine::Machine;
-use crate::memory::Shared;
-use crate::persistent::{Persistent, Setup};
-use crate::{Program, RouterError};
+use crate::machine::KernelMachine;
+use crate::memory::SharedMemory;
+use crate::persistent::{KernelSetup, Persistent};
+use crate::{RouterError, RouterProgram};
 
 /// Tasks that a probe times.
 const ROUND_TRIPS: u64 = 1000;
@@ -46,7 +46,7 @@ mod attribute {
 /// Where packets lie.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Placement {
+pub enum PacketPlacement {
     /// In pinned host memory, which the kernel reads and writes over the bus.
     #[default]
     ZeroCopy,
@@ -62,7 +62,7 @@ pub struct GpuSpec {
     /// Which of several GPUs.
     pub device: i32,
     /// Where packets lie.
-    pub placement: Placement,
+    pub placement: PacketPlacement,
     /// Warps a shader core (MCW), if not as many as fit.
     pub warps_per_core: Option<u32>,
 }
@@ -124,9 +124,9 @@ pub struct Gpu {
     kernel_stream: Handle,
     copy_stream: Handle,
     offer: Offer,
-    placement: Placement,
+    placement: PacketPlacement,
     pinned: Vec<NonNull<u8>>,
-    own: Vec<Address>,
+    own: Vec<DevicePointer>,
     running: bool,
     /// A kernel did not leave: what it may write stays.
     stuck: bool,
@@ -142,8 +142,9 @@ unsafe impl Send for Gpu {}
 pub fn probe(library: Option<&str>) -> Result<Offer, RouterError> {
     let gpu = Gpu::open(&GpuSpec { library: library.map(str::to_string), ..GpuSpec::default() })?;
     let mut offer = gpu.offer.clone();
-    let setup = Setup { slots: 1024, frame_bytes: 64, deadline: Duration::from_secs(2), ..Setup::default() };
-    let mut backend = Persistent::new(gpu, &Program::ttl(1), setup)?;
+    let setup =
+        KernelSetup { slots: 1024, frame_bytes: 64, deadline: Duration::from_secs(2), ..KernelSetup::default() };
+    let mut backend = Persistent::new(gpu, &RouterProgram::ttl(1), setup)?;
     let (mut delays, mut out) = (Delays::default(), Vec::new());
     for number in 0..ROUND_TRIPS {
         backend.put(number, &mut Packet::default());
@@ -262,7 +263,7 @@ impl Gpu {
     }
 
     /// Where packets lie.
-    pub fn placement(&self) -> Placement {
+    pub fn placement(&self) -> PacketPlacement {
         self.placement
     }
 
@@ -315,7 +316,7 @@ impl Gpu {
         RouterError::Driver { call, name: "it gave nothing".into(), code: 0, hint: "" }
     }
 
-    pub(super) fn allocate(&mut self, what: &str, bytes: usize) -> Result<Address, RouterError> {
+    pub(super) fn allocate(&mut self, what: &str, bytes: usize) -> Result<DevicePointer, RouterError> {
         self.current()?;
         let mut at = 0;
         // SAFETY: a place for an address.
@@ -364,7 +365,7 @@ impl Gpu {
     /// Both are there for as long as the copy takes.
     pub(super) unsafe fn to_device(
         &self,
-        at: Address,
+        at: DevicePointer,
         from: *const u8,
         bytes: usize,
         stream: Handle,
@@ -381,7 +382,7 @@ impl Gpu {
     pub(super) unsafe fn to_host(
         &self,
         at: *mut u8,
-        from: Address,
+        from: DevicePointer,
         bytes: usize,
         stream: Handle,
     ) -> Result<(), RouterError> {
@@ -428,33 +429,33 @@ fn describe(driver: &Driver, device: c_int) -> Result<Offer, RouterError> {
     })
 }
 
-impl Machine for Gpu {
+impl KernelMachine for Gpu {
     fn name(&self) -> &'static str {
         "cuda"
     }
 
-    fn shared(&mut self, what: &str, bytes: usize) -> Result<Shared, RouterError> {
+    fn shared(&mut self, what: &str, bytes: usize) -> Result<SharedMemory, RouterError> {
         let host = self.pin(what, bytes)?;
         let mut device = 0;
         // SAFETY: a place for an address, and memory that was allocated mapped.
         let status = unsafe { (self.driver.call.host_address)(&mut device, host.as_ptr().cast(), 0) };
         self.driver.check("cuMemHostGetDevicePointer", status)?;
-        Ok(Shared { host, device, bytes })
+        Ok(SharedMemory { host, device, bytes })
     }
 
-    fn packets(&mut self, what: &str, bytes: usize) -> Result<Shared, RouterError> {
-        if self.placement == Placement::ZeroCopy {
+    fn packets(&mut self, what: &str, bytes: usize) -> Result<SharedMemory, RouterError> {
+        if self.placement == PacketPlacement::ZeroCopy {
             return self.shared(what, bytes);
         }
         let host = self.pin(what, bytes)?;
-        Ok(Shared { host, device: self.allocate(what, bytes)?, bytes })
+        Ok(SharedMemory { host, device: self.allocate(what, bytes)?, bytes })
     }
 
     fn carries(&self) -> bool {
-        self.placement == Placement::Resident
+        self.placement == PacketPlacement::Resident
     }
 
-    fn upload(&mut self, memory: &Shared, at: usize, bytes: usize) -> Result<(), RouterError> {
+    fn upload(&mut self, memory: &SharedMemory, at: usize, bytes: usize) -> Result<(), RouterError> {
         if !self.carries() {
             return Ok(());
         }
@@ -467,7 +468,7 @@ impl Machine for Gpu {
         self.wait(self.copy_stream)
     }
 
-    fn download(&mut self, memory: &Shared, at: usize, bytes: usize) -> Result<(), RouterError> {
+    fn download(&mut self, memory: &SharedMemory, at: usize, bytes: usize) -> Result<(), RouterError> {
         if !self.carries() {
             return Ok(());
         }
@@ -480,7 +481,7 @@ impl Machine for Gpu {
         self.wait(self.copy_stream)
     }
 
-    unsafe fn release(&mut self, memory: Shared) {
+    unsafe fn release(&mut self, memory: SharedMemory) {
         if let Some(at) = self.pinned.iter().position(|&block| block == memory.host) {
             self.pinned.swap_remove(at);
             // SAFETY: allocated by the driver, and no longer used, as the caller promises. A failure leaks it.

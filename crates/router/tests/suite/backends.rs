@@ -10,13 +10,15 @@ use std::time::{Duration, Instant};
 use functions::lookup::Structure;
 use functions::{ChecksumCheck, Forward, ForwardSpec, Function, Lookup, NextHop, PacketFunction, Verdict};
 use packet::Packet;
-use router::layout::{Left, RING_ENTRIES};
-use router::persistent::Setup;
-use router::program::Share;
-use router::route::{Pace, Timeout};
+use router::layout::{KernelExit, RING_ENTRIES};
+use router::persistent::KernelSetup;
+use router::program::MemberWork;
+use router::route::{BatchTimeout, Pace};
 use router::sink::Nowhere;
-use router::source::{Next, Source};
-use router::{Backend, Commit, Committed, Cpu, Options, Persistent, Program, RouterError, Twin, route};
+use router::source::{FrameSource, NextFrame};
+use router::{
+    Backend, Commit, Committed, CpuThreads, Persistent, RouteOptions, RouterError, RouterProgram, Twin, route,
+};
 use units::{PacketId, PortId, Ps};
 
 use crate::made::{Kept, Made, expected, packet};
@@ -30,8 +32,8 @@ fn forward() -> Forward {
     Forward::new(routes, 3, &ForwardSpec { checksum: ChecksumCheck::Software, ..ForwardSpec::default() }).unwrap()
 }
 
-fn program() -> Program {
-    Program::forward(forward())
+fn program() -> RouterProgram {
+    RouterProgram::forward(forward())
 }
 
 fn backends(workers: u32, base: u64, delays: bool) -> Vec<(String, Commit, Box<dyn Backend>)> {
@@ -47,17 +49,17 @@ fn backends(workers: u32, base: u64, delays: bool) -> Vec<(String, Commit, Box<d
         };
         let hook: Option<router::backend::Hook> = delays.then(|| Arc::new(hook) as _);
         if commit != Commit::Host {
-            let cpu = Cpu::with_hook(&program(), workers as usize, SLOTS, commit, DEADLINE, base, hook).unwrap();
+            let cpu = CpuThreads::with_hook(&program(), workers as usize, SLOTS, commit, DEADLINE, base, hook).unwrap();
             all.push((format!("cpu, {commit:?}"), commit, Box::new(cpu)));
         }
-        let setup = Setup { commit, deadline: DEADLINE, base, slots: SLOTS, frame_bytes: 256 };
+        let setup = KernelSetup { commit, deadline: DEADLINE, base, slots: SLOTS, frame_bytes: 256 };
         let twin = Persistent::new(Twin::new(workers), &program(), setup).unwrap();
         all.push((format!("twin, {commit:?}"), commit, Box::new(twin)));
     }
     all
 }
 
-fn check(name: &str, commit: Commit, backend: &mut dyn Backend, packets: u64, options: &Options) {
+fn check(name: &str, commit: Commit, backend: &mut dyn Backend, packets: u64, options: &RouteOptions) {
     let mut kept = Kept::default();
     let report = route(&mut Made { next: 0, end: packets }, backend, &mut kept, options).unwrap();
     assert_eq!(report.packets, packets, "{name}: each packet once");
@@ -80,14 +82,14 @@ fn check(name: &str, commit: Commit, backend: &mut dyn Backend, packets: u64, op
 fn each_packet_leaves_once_in_order_with_its_verdict() {
     for (name, commit, mut backend) in backends(3, 0, true) {
         // More than go into the rings at once: entries and slots are used again.
-        check(&name, commit, &mut backend, 3 * SLOTS / 2 + 17, &Options::default());
+        check(&name, commit, &mut backend, 3 * SLOTS / 2 + 17, &RouteOptions::default());
     }
 }
 
 #[test]
 fn generations_wrap_without_a_trace() {
     for (name, commit, mut backend) in backends(2, 65_534 * RING_ENTRIES + 1000, false) {
-        check(&name, commit, &mut backend, 4 * 1024 * 32, &Options::default());
+        check(&name, commit, &mut backend, 4 * 1024 * 32, &RouteOptions::default());
     }
 }
 
@@ -95,8 +97,8 @@ fn generations_wrap_without_a_trace() {
 fn partial_warps_are_posted_when_they_have_waited() {
     for (name, commit, mut backend) in backends(2, 0, false) {
         // One packet a microsecond: a full warp would take 32.
-        let timeout = Timeout::After(Duration::from_micros(3));
-        let options = Options { pace: Pace::Arrival, timeout, ..Options::default() };
+        let timeout = BatchTimeout::After(Duration::from_micros(3));
+        let options = RouteOptions { pace: Pace::Arrival, timeout, ..RouteOptions::default() };
         let mut kept = Kept::default();
         let report = route(&mut Made { next: 0, end: 3001 }, &mut backend, &mut kept, &options).unwrap();
         assert!(report.partial_tasks > 0, "{name}: {report:?}");
@@ -113,7 +115,7 @@ fn partial_warps_are_posted_when_they_have_waited() {
 #[test]
 fn batches_larger_than_a_warp_are_tasks_of_warps() {
     for (name, commit, mut backend) in backends(2, 0, false) {
-        check(&name, commit, &mut backend, 20_000, &Options { batch: 1000, ..Options::default() });
+        check(&name, commit, &mut backend, 20_000, &RouteOptions { batch: 1000, ..RouteOptions::default() });
     }
 }
 
@@ -152,7 +154,8 @@ fn a_full_queue_refuses_tasks_until_the_oldest_is_committed() {
             }
         }
     };
-    let mut cpu = Cpu::with_hook(&program(), 2, SLOTS, Commit::Device, DEADLINE, 0, Some(Arc::new(gate))).unwrap();
+    let mut cpu =
+        CpuThreads::with_hook(&program(), 2, SLOTS, Commit::Device, DEADLINE, 0, Some(Arc::new(gate))).unwrap();
     for task in 0..RING_ENTRIES {
         for number in task * 32..task * 32 + 32 {
             cpu.put(number, &mut packet(number));
@@ -188,9 +191,10 @@ fn a_worker_that_hangs_is_a_typed_error_within_the_deadline() {
         }
     };
     let deadline = Duration::from_millis(200);
-    let mut cpu = Cpu::with_hook(&program(), 1, SLOTS, Commit::Device, deadline, 0, Some(Arc::new(gate))).unwrap();
+    let mut cpu =
+        CpuThreads::with_hook(&program(), 1, SLOTS, Commit::Device, deadline, 0, Some(Arc::new(gate))).unwrap();
     let asked = Instant::now();
-    let error = route(&mut Made { next: 0, end: 100 }, &mut cpu, &mut Nowhere, &Options::default()).unwrap_err();
+    let error = route(&mut Made { next: 0, end: 100 }, &mut cpu, &mut Nowhere, &RouteOptions::default()).unwrap_err();
     assert!(matches!(error, RouterError::Silent { backend: "cpu", .. }), "{error}");
     assert!(asked.elapsed() >= deadline && asked.elapsed() < 20 * deadline, "{:?}", asked.elapsed());
     open.store(true, Ordering::Release);
@@ -199,15 +203,16 @@ fn a_worker_that_hangs_is_a_typed_error_within_the_deadline() {
 #[test]
 fn a_worker_that_panics_is_a_typed_error() {
     let hook = |task: router::layout::Task| assert!(task.first < 64, "made to fail");
-    let mut cpu = Cpu::with_hook(&program(), 1, SLOTS, Commit::Device, DEADLINE, 0, Some(Arc::new(hook))).unwrap();
-    let error = route(&mut Made { next: 0, end: 1000 }, &mut cpu, &mut Nowhere, &Options::default()).unwrap_err();
+    let mut cpu =
+        CpuThreads::with_hook(&program(), 1, SLOTS, Commit::Device, DEADLINE, 0, Some(Arc::new(hook))).unwrap();
+    let error = route(&mut Made { next: 0, end: 1000 }, &mut cpu, &mut Nowhere, &RouteOptions::default()).unwrap_err();
     assert!(matches!(error, RouterError::Panicked { backend: "cpu" }), "{error}");
 }
 
 #[test]
 fn the_kernels_watchdog_fires_when_the_host_falls_silent() {
     let deadline = Duration::from_millis(150);
-    let setup = Setup { deadline, ..Setup::default() };
+    let setup = KernelSetup { deadline, ..KernelSetup::default() };
     let mut twin = Persistent::new(Twin::new(2), &program(), setup).unwrap();
     let mut out = Vec::new();
     twin.poll(&mut out).unwrap();
@@ -217,45 +222,53 @@ fn the_kernels_watchdog_fires_when_the_host_falls_silent() {
         std::thread::yield_now();
     }
     let error = twin.poll(&mut out).unwrap_err();
-    assert!(matches!(error, RouterError::Left { why: Left::HostSilent, .. }), "{error}");
+    assert!(matches!(error, RouterError::Left { why: KernelExit::HostSilent, .. }), "{error}");
     let error = twin.stop().unwrap_err();
-    assert!(matches!(error, RouterError::Left { why: Left::HostSilent, .. }), "{error}");
+    assert!(matches!(error, RouterError::Left { why: KernelExit::HostSilent, .. }), "{error}");
 }
 
 #[test]
 fn a_kernel_hears_a_host_that_is_idle_but_alive() {
     let deadline = Duration::from_millis(150);
-    let setup = Setup { deadline, ..Setup::default() };
+    let setup = KernelSetup { deadline, ..KernelSetup::default() };
     let mut twin = Persistent::new(Twin::new(2), &program(), setup).unwrap();
     let (asked, mut out) = (Instant::now(), Vec::new());
     while asked.elapsed() < 10 * deadline {
         twin.poll(&mut out).unwrap();
         std::thread::yield_now();
     }
-    check("twin after a pause", Commit::Device, &mut twin, 1000, &Options::default());
+    check("twin after a pause", Commit::Device, &mut twin, 1000, &RouteOptions::default());
 }
 
 #[test]
 fn settings_that_cannot_be_are_named() {
-    let error = |e: Result<Cpu, RouterError>| e.err().map(|e| e.to_string()).unwrap_or_default();
-    let cpu = |threads, slots| Cpu::new(&program(), threads, slots, Commit::Device, DEADLINE);
+    let error = |e: Result<CpuThreads, RouterError>| e.err().map(|e| e.to_string()).unwrap_or_default();
+    let cpu = |threads, slots| CpuThreads::new(&program(), threads, slots, Commit::Device, DEADLINE);
     assert_eq!(error(cpu(0, 1024)), "threads = 0: allowed are 1 to 1024");
     assert_eq!(error(cpu(1, 1000)), "slots = 1000: must be a power of two, up to 2^31");
-    let options = Options { batch: 0, ..Options::default() };
+    let options = RouteOptions { batch: 0, ..RouteOptions::default() };
     let refused = route(&mut Made { next: 0, end: 1 }, &mut cpu(1, 1024).unwrap(), &mut Nowhere, &options);
     assert_eq!(refused.unwrap_err().to_string(), "batch = 0: allowed are 1 and more, up to half the slots");
 }
 
 #[test]
 fn functions_that_kernels_have_route_alike_on_threads_and_on_the_kernel() {
-    use router::setup::{Choice, Functions, RunSpec};
+    use router::setup::{Choice, FunctionNames, RouterSpec};
     let table = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("backends-routes.txt");
     std::fs::write(&table, "10.0.0.0/8 1\n172.16.0.0/12 2\n192.0.2.0/24 3\n").unwrap();
     let run = |function, backend| {
         let (packets, deadline_s, table) = (Some(3000), Some(20.0), Some(table.clone()));
-        let (function, search) = (Functions::try_from(String::from(function)).unwrap(), None);
-        let spec =
-            RunSpec { function, search, backend, packets, deadline_s, table, ordered: true, ..RunSpec::default() };
+        let (function, search) = (FunctionNames::try_from(String::from(function)).unwrap(), None);
+        let spec = RouterSpec {
+            function,
+            search,
+            backend,
+            packets,
+            deadline_s,
+            table,
+            ordered: true,
+            ..RouterSpec::default()
+        };
         router::setup::run(&spec)
     };
     for function in ["check", "lookup", "ttl", "classify", "inspect", "fragment", "check, classify,inspect,lookup,ttl"]
@@ -263,7 +276,7 @@ fn functions_that_kernels_have_route_alike_on_threads_and_on_the_kernel() {
         let (cpu, twin) = (run(function, Choice::Cpu).unwrap().report, run(function, Choice::Twin).unwrap().report);
         assert_eq!(cpu.packets, 3000, "{function:?}");
         assert_eq!((cpu.forwarded, cpu.dropped, cpu.ports), (twin.forwarded, twin.dropped, twin.ports), "{function:?}");
-        let untimed = |share: &Share| Share { time_ns: None, ..*share };
+        let untimed = |share: &MemberWork| MemberWork { time_ns: None, ..*share };
         assert!(twin.chain.iter().map(untimed).eq(twin.chain.iter().copied()), "kernels tell no times");
         assert!(cpu.chain.iter().map(untimed).eq(twin.chain), "{function}");
         let times: Vec<u64> = cpu.chain.iter().filter_map(|share| share.time_ns).collect();
@@ -280,7 +293,7 @@ fn functions_that_kernels_have_route_alike_on_threads_and_on_the_kernel() {
         });
         assert!(came.eq(cpu.chain.iter().map(|share| share.packets)), "{:?}", cpu.chain);
     }
-    let refused = Functions::try_from(String::from("lookup,nat")).unwrap_err().to_string();
+    let refused = FunctionNames::try_from(String::from("lookup,nat")).unwrap_err().to_string();
     assert!(refused.starts_with("function = lookup,nat: must be of forward, check"), "{refused}");
     let refused = run("ttl,ttl,ttl,ttl,ttl,ttl,ttl", Choice::Cpu).unwrap_err().to_string();
     assert_eq!(refused, "function = 7 functions: a chain has 1 to 6 of them");
@@ -324,13 +337,13 @@ fn long_packets(count: u32) -> Vec<Packet> {
 
 struct List(std::vec::IntoIter<Packet>);
 
-impl Source for List {
-    fn next(&mut self, packet: &mut Packet) -> Result<Next, RouterError> {
+impl FrameSource for List {
+    fn next(&mut self, packet: &mut Packet) -> Result<NextFrame, RouterError> {
         match self.0.next() {
             Some(next) => *packet = next,
-            None => return Ok(Next::End),
+            None => return Ok(NextFrame::End),
         }
-        Ok(Next::Packet)
+        Ok(NextFrame::Packet)
     }
 }
 
@@ -352,29 +365,30 @@ fn one_by_one(function: &mut Function, packets: &[Packet]) -> Vec<(Packet, PortI
 fn fragments_leave_once_behind_the_first_of_their_packet_by_every_backend_and_commit() {
     let routes = [("10.0.0.0/8".parse().unwrap(), NextHop::from(2))];
     let lookup = Lookup::new(routes.into_iter(), 3, Structure::Poptrie).unwrap();
-    let chain = Program::chain(vec![
-        Program::check(ChecksumCheck::Software, 3),
-        Program::lookup(lookup, 3),
-        Program::ttl(3),
-        Program::fragment(576, 3).unwrap(),
+    let chain = RouterProgram::chain(vec![
+        RouterProgram::check(ChecksumCheck::Software, 3),
+        RouterProgram::lookup(lookup, 3),
+        RouterProgram::ttl(3),
+        RouterProgram::fragment(576, 3).unwrap(),
     ]);
     let packets = long_packets(5_000);
-    for program in [Program::fragment(1500, 2).unwrap(), Program::fragment(68, 2).unwrap(), chain.unwrap()] {
+    for program in [RouterProgram::fragment(1500, 2).unwrap(), RouterProgram::fragment(68, 2).unwrap(), chain.unwrap()]
+    {
         let expected = one_by_one(&mut program.function().clone(), &packets);
         assert!(expected.len() > packets.len(), "packets are cut");
         for commit in [Commit::Device, Commit::Host, Commit::Unordered] {
             // Few slots: each is used many times, by packets that are cut and by others.
-            let setup = Setup { commit, deadline: DEADLINE, slots: 256, frame_bytes: 256, base: 0 };
+            let setup = KernelSetup { commit, deadline: DEADLINE, slots: 256, frame_bytes: 256, base: 0 };
             let mut backends: Vec<Box<dyn Backend>> =
                 vec![Box::new(Persistent::new(Twin::new(3), &program, setup).unwrap())];
             if commit != Commit::Host {
-                backends.push(Box::new(Cpu::new(&program, 3, 256, commit, DEADLINE).unwrap()));
+                backends.push(Box::new(CpuThreads::new(&program, 3, 256, commit, DEADLINE).unwrap()));
             }
             for mut backend in backends {
                 let name = format!("{} on {}, {commit:?}", program.name(), backend.name());
                 let mut kept = Kept::default();
                 let mut source = List(packets.clone().into_iter());
-                let report = route(&mut source, &mut *backend, &mut kept, &Options::default()).unwrap();
+                let report = route(&mut source, &mut *backend, &mut kept, &RouteOptions::default()).unwrap();
                 assert_eq!(report.forwarded + report.fragments, kept.0.len() as u64, "{name}");
                 let mut sent = kept.0;
                 if !commit.is_ordered() {
@@ -396,8 +410,8 @@ fn fragments_leave_once_behind_the_first_of_their_packet_by_every_backend_and_co
 /// An independent program puts together what `wirespeed router run --function fragment --out` writes, on threads and by the kernel.
 #[test]
 fn tshark_puts_the_fragments_in_a_capture_together() {
-    use router::setup::{Choice, Functions, RunSpec};
-    use router::sink::{PcapSink, Sink};
+    use router::setup::{Choice, FunctionNames, RouterSpec};
+    use router::sink::{FrameSink, PcapSink};
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
     let (whole, packets) = (folder.join("fragments-whole.pcap"), long_packets(400));
     let mut sink = PcapSink::create(&whole, Duration::ZERO).unwrap();
@@ -405,8 +419,8 @@ fn tshark_puts_the_fragments_in_a_capture_together() {
     sink.finish().unwrap();
     let run = |backend, name: &str| {
         let out = folder.join(name);
-        let spec = RunSpec {
-            function: Functions::try_from(String::from("fragment")).unwrap(),
+        let spec = RouterSpec {
+            function: FunctionNames::try_from(String::from("fragment")).unwrap(),
             mtu: Some(1280),
             backend,
             deadline_s: Some(20.0),
@@ -414,7 +428,7 @@ fn tshark_puts_the_fragments_in_a_capture_together() {
             out: Some(out.clone()),
             ordered: true,
             threads: Some(2),
-            ..RunSpec::default()
+            ..RouterSpec::default()
         };
         let report = router::setup::run(&spec).unwrap().report;
         assert!(report.fragments > 400 && report.dropped["packet_too_big"] > 10, "{report:?}");
@@ -462,18 +476,18 @@ fn tshark_puts_the_fragments_in_a_capture_together() {
 
 #[test]
 fn fragmentation_ends_a_chain_and_settings_for_other_functions_are_refused() {
-    use router::setup::{Functions, RunSpec};
-    let run = |function: &str, spec: RunSpec| {
-        let function = Functions::try_from(String::from(function)).unwrap();
-        router::setup::run(&RunSpec { function, packets: Some(1), ..spec }).unwrap_err().to_string()
+    use router::setup::{FunctionNames, RouterSpec};
+    let run = |function: &str, spec: RouterSpec| {
+        let function = FunctionNames::try_from(String::from(function)).unwrap();
+        router::setup::run(&RouterSpec { function, packets: Some(1), ..spec }).unwrap_err().to_string()
     };
     let refused =
         "function = fragment,ttl: fragment must be the last of a chain: what follows would see the first fragment only";
-    assert_eq!(run("fragment,ttl", RunSpec::default()), refused);
-    let mtu = |mtu| RunSpec { mtu: Some(mtu), ..RunSpec::default() };
+    assert_eq!(run("fragment,ttl", RouterSpec::default()), refused);
+    let mtu = |mtu| RouterSpec { mtu: Some(mtu), ..RouterSpec::default() };
     assert_eq!(run("ttl", mtu(1500)), "mtu = 1500: only with the function fragment");
     assert!(run("fragment", mtu(67)).contains("fragment.mtu = 67: allowed is 68 to 65535"));
-    let structure = RunSpec { structure: Some(Structure::Poptrie), ..RunSpec::default() };
+    let structure = RouterSpec { structure: Some(Structure::Poptrie), ..RouterSpec::default() };
     assert_eq!(run("forward", structure), "structure = Poptrie: only with the function lookup: forward has DIR-24-8");
 }
 
@@ -484,11 +498,12 @@ fn routes_change_while_packets_go_and_packets_posted_after_see_the_latest() {
     for structure in [Structure::Dir24, Structure::Poptrie] {
         let routes = || [("10.0.0.0/8".parse().unwrap(), NextHop::from(1))].into_iter();
         let lookup = || Lookup::new(routes(), 64, structure).unwrap();
-        let chain =
-            |lookup: &Lookup| Program::chain(vec![Program::ttl(64), Program::lookup(lookup.clone(), 64)]).unwrap();
+        let chain = |lookup: &Lookup| {
+            RouterProgram::chain(vec![RouterProgram::ttl(64), RouterProgram::lookup(lookup.clone(), 64)]).unwrap()
+        };
         let mut copies = [lookup(), lookup()];
-        let mut cpu = Cpu::new(&chain(&copies[0]), 2, 4096, Commit::Device, DEADLINE).unwrap();
-        let refused = cpu.replace(&Program::ttl(64)).unwrap_err().to_string();
+        let mut cpu = CpuThreads::new(&chain(&copies[0]), 2, 4096, Commit::Device, DEADLINE).unwrap();
+        let refused = cpu.replace(&RouterProgram::ttl(64)).unwrap_err().to_string();
         assert_eq!(refused, "function = ttl: must be the functions that the backend was made for");
         let (mut number, mut spare, mut out, mut waits) = (0u64, Packet::default(), Vec::new(), 0u64);
         let mut behind = Vec::new();
@@ -541,7 +556,13 @@ fn routes_change_while_packets_go_and_packets_posted_after_see_the_latest() {
 }
 
 /// Takes what is committed until nothing is under way.
-fn settle(cpu: &mut Cpu, end: u64, out: &mut Vec<Committed>, spare: &mut Packet, verdicts: &mut Vec<(u64, Verdict)>) {
+fn settle(
+    cpu: &mut CpuThreads,
+    end: u64,
+    out: &mut Vec<Committed>,
+    spare: &mut Packet,
+    verdicts: &mut Vec<(u64, Verdict)>,
+) {
     let mut last = None;
     while last != Some(end) {
         cpu.poll(out).unwrap();

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use functions::inspect::Method;
 use functions::{Forward, ForwardSpec, NextHop};
-use router::bench::{BenchSpec, Point, bench};
-use router::cuda::{Batch, BatchMode, Gpu, GpuSpec, PTX, Placement};
-use router::persistent::Setup;
-use router::setup::{Choice, Functions, Mode, RunSpec};
-use router::{Backend, Commit, Options, Persistent, Program, RouterError, route};
+use router::bench::{BenchPoint, BenchSpec, bench};
+use router::cuda::{BatchMode, Gpu, GpuSpec, KernelBatch, PTX, PacketPlacement};
+use router::persistent::KernelSetup;
+use router::setup::{Choice, FunctionNames, GpuMode, RouterSpec};
+use router::{Backend, Commit, Persistent, RouteOptions, RouterError, RouterProgram, route};
 
 use crate::made::{Kept, Made, expected};
 
@@ -46,7 +46,7 @@ fn table() -> Option<PathBuf> {
     Some(out)
 }
 
-fn spec(behaviour: &str, placement: Placement) -> GpuSpec {
+fn spec(behaviour: &str, placement: PacketPlacement) -> GpuSpec {
     let library = Some(driver(behaviour).to_string_lossy().into_owned());
     GpuSpec { library, placement, ..GpuSpec::default() }
 }
@@ -59,7 +59,7 @@ fn forward() -> Forward {
 
 fn check(what: &str, backend: &mut dyn Backend, packets: u64, batch: u32) {
     let mut kept = Kept::default();
-    let options = Options { batch, ..Options::default() };
+    let options = RouteOptions { batch, ..RouteOptions::default() };
     let report = route(&mut Made { next: 0, end: packets }, backend, &mut kept, &options).unwrap();
     assert_eq!((report.packets, report.reordered), (packets, 0), "{what}");
     assert!(kept.0 == expected(forward(), packets), "{what}: what left is what should have");
@@ -67,12 +67,12 @@ fn check(what: &str, backend: &mut dyn Backend, packets: u64, batch: u32) {
 
 #[test]
 fn persistent_kernels_route_in_order_in_host_memory_and_in_their_own() {
-    for placement in [Placement::ZeroCopy, Placement::Resident] {
+    for placement in [PacketPlacement::ZeroCopy, PacketPlacement::Resident] {
         for commit in [Commit::Device, Commit::Host] {
             let gpu = Gpu::open(&spec("SOUND", placement)).unwrap();
             assert_eq!((gpu.offer().name.as_str(), gpu.offer().warps_per_core), ("made GPU", 4));
-            let setup = Setup { commit, deadline: DEADLINE, slots: 4096, ..Setup::default() };
-            let mut backend = Persistent::new(gpu, &Program::forward(forward()), setup).unwrap();
+            let setup = KernelSetup { commit, deadline: DEADLINE, slots: 4096, ..KernelSetup::default() };
+            let mut backend = Persistent::new(gpu, &RouterProgram::forward(forward()), setup).unwrap();
             check(&format!("{placement:?}, {commit:?}"), &mut backend, 10_007, 32);
         }
     }
@@ -82,9 +82,9 @@ fn persistent_kernels_route_in_order_in_host_memory_and_in_their_own() {
 fn batches_route_in_order_one_at_a_time_in_streams_and_as_graphs() {
     for mode in [BatchMode::Serial, BatchMode::Streams, BatchMode::Graph] {
         for batch in [32, 256] {
-            let spec = spec("SOUND", Placement::default());
-            let program = Program::forward(forward());
-            let mut backend = Batch::new(&spec, &program, mode, batch, 2048, 256, DEADLINE).unwrap();
+            let spec = spec("SOUND", PacketPlacement::default());
+            let program = RouterProgram::forward(forward());
+            let mut backend = KernelBatch::new(&spec, &program, mode, batch, 2048, 256, DEADLINE).unwrap();
             check(&format!("{mode:?} of {batch}"), &mut backend, 10_007, batch);
         }
     }
@@ -93,7 +93,7 @@ fn batches_route_in_order_one_at_a_time_in_streams_and_as_graphs() {
 #[test]
 fn what_a_driver_lacks_is_a_typed_error_that_says_what_to_do() {
     let error = |behaviour: &str| {
-        let gpu = Gpu::open(&spec(behaviour, Placement::default()));
+        let gpu = Gpu::open(&spec(behaviour, PacketPlacement::default()));
         gpu.err().unwrap_or_else(|| panic!("{behaviour}: a GPU was found"))
     };
     let no_driver = Gpu::open(&GpuSpec { library: Some("libcuda_nowhere.so.1".into()), ..GpuSpec::default() });
@@ -128,9 +128,9 @@ fn what_a_driver_lacks_is_a_typed_error_that_says_what_to_do() {
 
 #[test]
 fn too_little_memory_is_told_with_what_it_was_for() {
-    let gpu = Gpu::open(&spec("NO_MEMORY", Placement::ZeroCopy)).unwrap();
-    let setup = Setup { slots: 1024, ..Setup::default() };
-    let error = Persistent::new(gpu, &Program::forward(forward()), setup).err().unwrap();
+    let gpu = Gpu::open(&spec("NO_MEMORY", PacketPlacement::ZeroCopy)).unwrap();
+    let setup = KernelSetup { slots: 1024, ..KernelSetup::default() };
+    let error = Persistent::new(gpu, &RouterProgram::forward(forward()), setup).err().unwrap();
     let RouterError::Memory { what, bytes, .. } = &error else { panic!("{error}") };
     assert_eq!((what.as_str(), *bytes), ("tbl24", 32 << 20));
     assert!(error.to_string().contains("bytes are free"), "{error}");
@@ -139,11 +139,11 @@ fn too_little_memory_is_told_with_what_it_was_for() {
 #[test]
 fn a_kernel_that_does_not_answer_is_given_up_within_its_deadline() {
     let deadline = Duration::from_millis(200);
-    let gpu = Gpu::open(&spec("SILENT_KERNEL", Placement::ZeroCopy)).unwrap();
-    let setup = Setup { slots: 1024, deadline, ..Setup::default() };
-    let mut backend = Persistent::new(gpu, &Program::forward(forward()), setup).unwrap();
+    let gpu = Gpu::open(&spec("SILENT_KERNEL", PacketPlacement::ZeroCopy)).unwrap();
+    let setup = KernelSetup { slots: 1024, deadline, ..KernelSetup::default() };
+    let mut backend = Persistent::new(gpu, &RouterProgram::forward(forward()), setup).unwrap();
     let asked = Instant::now();
-    let error = route(&mut Made { next: 0, end: 64 }, &mut backend, &mut Kept::default(), &Options::default());
+    let error = route(&mut Made { next: 0, end: 64 }, &mut backend, &mut Kept::default(), &RouteOptions::default());
     let error = error.unwrap_err();
     assert!(matches!(error, RouterError::Silent { backend: "cuda", uncommitted: 2, .. }), "{error}");
     let error = backend.stop().unwrap_err();
@@ -155,10 +155,10 @@ fn a_kernel_that_does_not_answer_is_given_up_within_its_deadline() {
 #[test]
 fn a_batch_that_does_not_end_is_given_up_within_its_deadline() {
     let (deadline, asked) = (Duration::from_millis(200), Instant::now());
-    let spec = spec("SILENT_BATCH", Placement::default());
-    let program = Program::forward(forward());
-    let mut backend = Batch::new(&spec, &program, BatchMode::Streams, 32, 1024, 256, deadline).unwrap();
-    let error = route(&mut Made { next: 0, end: 64 }, &mut backend, &mut Kept::default(), &Options::default());
+    let spec = spec("SILENT_BATCH", PacketPlacement::default());
+    let program = RouterProgram::forward(forward());
+    let mut backend = KernelBatch::new(&spec, &program, BatchMode::Streams, 32, 1024, 256, deadline).unwrap();
+    let error = route(&mut Made { next: 0, end: 64 }, &mut backend, &mut Kept::default(), &RouteOptions::default());
     let error = error.unwrap_err();
     assert!(matches!(error, RouterError::Silent { backend: "cuda streams", .. }), "{error}");
     drop(backend);
@@ -167,10 +167,10 @@ fn a_batch_that_does_not_end_is_given_up_within_its_deadline() {
 
 #[test]
 fn a_kernel_that_fails_is_told_by_its_error() {
-    let gpu = Gpu::open(&spec("FAILING_KERNEL", Placement::ZeroCopy)).unwrap();
-    let setup = Setup { slots: 1024, ..Setup::default() };
-    let mut backend = Persistent::new(gpu, &Program::forward(forward()), setup).unwrap();
-    let error = route(&mut Made { next: 0, end: 64 }, &mut backend, &mut Kept::default(), &Options::default());
+    let gpu = Gpu::open(&spec("FAILING_KERNEL", PacketPlacement::ZeroCopy)).unwrap();
+    let setup = KernelSetup { slots: 1024, ..KernelSetup::default() };
+    let mut backend = Persistent::new(gpu, &RouterProgram::forward(forward()), setup).unwrap();
+    let error = route(&mut Made { next: 0, end: 64 }, &mut backend, &mut Kept::default(), &RouteOptions::default());
     let error = error.unwrap_err();
     assert!(matches!(error, RouterError::Driver { code: 719, .. }), "{error}");
 }
@@ -180,7 +180,7 @@ fn only_auto_falls_back_to_the_cpu_and_says_so() {
     let run = |backend, driver: &Path| {
         let driver = Some(driver.to_string_lossy().into_owned());
         let (packets, deadline_s) = (Some(1000), Some(20.0));
-        let spec = RunSpec { backend, driver, packets, deadline_s, table: table(), ..RunSpec::default() };
+        let spec = RouterSpec { backend, driver, packets, deadline_s, table: table(), ..RouterSpec::default() };
         router::setup::run(&spec)
     };
     let nowhere = Path::new("libcuda_nowhere.so.1");
@@ -200,7 +200,7 @@ fn only_auto_falls_back_to_the_cpu_and_says_so() {
 fn every_mode_gives_the_same_verdicts() {
     let library = Some(driver("SOUND").to_string_lossy().into_owned());
     let run = |backend, mode| {
-        let spec = RunSpec {
+        let spec = RouterSpec {
             backend,
             mode,
             driver: library.clone(),
@@ -209,16 +209,16 @@ fn every_mode_gives_the_same_verdicts() {
             verify_checksum: true,
             deadline_s: Some(20.0),
             table: table(),
-            ..RunSpec::default()
+            ..RouterSpec::default()
         };
         let routed = router::setup::run(&spec).unwrap();
         assert_eq!(routed.report.reordered, 0);
         (routed.report.forwarded, routed.report.dropped, routed.report.ports)
     };
-    let cpu = run(Choice::Cpu, Mode::default());
+    let cpu = run(Choice::Cpu, GpuMode::default());
     assert!(cpu.0 > 15_000);
-    assert_eq!(run(Choice::Twin, Mode::default()), cpu, "twin");
-    for mode in [Mode::ZeroCopy, Mode::Resident, Mode::Batch, Mode::Streams, Mode::Graph] {
+    assert_eq!(run(Choice::Twin, GpuMode::default()), cpu, "twin");
+    for mode in [GpuMode::ZeroCopy, GpuMode::Resident, GpuMode::Batch, GpuMode::Streams, GpuMode::Graph] {
         assert_eq!(run(Choice::Cuda, mode), cpu, "{mode:?}");
     }
 }
@@ -227,17 +227,17 @@ fn every_mode_gives_the_same_verdicts() {
 fn chains_and_inspection_have_kernels_of_their_own_in_every_mode() {
     let library = Some(driver("SOUND").to_string_lossy().into_owned());
     let run = |backend, mode, function: &str, method| {
-        let spec = RunSpec {
+        let spec = RouterSpec {
             backend,
             mode,
-            function: Functions::try_from(String::from(function)).unwrap(),
+            function: FunctionNames::try_from(String::from(function)).unwrap(),
             method,
             driver: library.clone(),
             packets: Some(3_000),
             ordered: true,
             deadline_s: Some(20.0),
             table: table(),
-            ..RunSpec::default()
+            ..RouterSpec::default()
         };
         let report = router::setup::run(&spec).unwrap().report;
         // Threads tell the time of each, too.
@@ -245,8 +245,8 @@ fn chains_and_inspection_have_kernels_of_their_own_in_every_mode() {
         (report.forwarded, report.dropped, report.ports, chain)
     };
     for (function, method) in [("inspect", Method::Bloom), ("check,inspect,lookup,ttl", Method::AhoCorasick)] {
-        let cpu = run(Choice::Cpu, Mode::default(), function, method);
-        for mode in [Mode::ZeroCopy, Mode::Resident, Mode::Batch, Mode::Graph] {
+        let cpu = run(Choice::Cpu, GpuMode::default(), function, method);
+        for mode in [GpuMode::ZeroCopy, GpuMode::Resident, GpuMode::Batch, GpuMode::Graph] {
             assert_eq!(run(Choice::Cuda, mode, function, method), cpu, "{function}, {mode:?}");
         }
     }
@@ -287,7 +287,7 @@ fn a_benchmark_has_every_mode_at_every_batch_and_finds_every_verdict_right() {
     for point in &points {
         assert_eq!((point.wrong, point.packets), (0, 2048), "{point:?}");
         assert_eq!(point.mean_us.is_some(), point.offered_mpps.is_some(), "{point:?}");
-        assert_eq!(point.csv().split(',').count(), Point::COLUMNS.split(',').count());
+        assert_eq!(point.csv().split(',').count(), BenchPoint::COLUMNS.split(',').count());
     }
 }
 

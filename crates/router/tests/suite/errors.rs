@@ -4,12 +4,12 @@ use std::io::{Error, ErrorKind};
 use std::time::Duration;
 
 use router::RouterError;
-use router::layout::Left;
+use router::layout::KernelExit;
 
 #[test]
 fn every_error_says_what_came_what_is_allowed_and_what_to_do() {
     let waited = Duration::from_millis(5200);
-    let left = [Left::HostSilent, Left::DispatcherSilent, Left::Overrun, Left::Unknown(9)];
+    let left = [KernelExit::HostSilent, KernelExit::DispatcherSilent, KernelExit::Overrun, KernelExit::Unknown(9)];
     let mut errors = vec![
         RouterError::NoDriver { library: "libcuda.so.1".into(), reason: "cannot open shared object file".into() },
         RouterError::OldDriver { library: "libcuda.so.1".into(), symbol: "cuFuncLoad" },

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use functions::{ChecksumCheck, Forward, ForwardSpec, NextHop};
 use packet::{L3, Packet};
-use router::route::Timeout;
-use router::source::{Interface, Next, Ring, RingSpec, Source};
-use router::{Commit, Cpu, Options, Program, RouterError, route};
+use router::route::BatchTimeout;
+use router::source::{FrameSource, NextFrame, PacketRing, RawSocket, RingSpec};
+use router::{Commit, CpuThreads, RouteOptions, RouterError, RouterProgram, route};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -121,17 +121,17 @@ fn frame(n: u32, bytes: usize, tags: &[[u16; 2]]) -> Vec<u8> {
 }
 
 /// The next `count` packets; fewer if no more come for a while.
-fn take(source: &mut dyn Source, count: usize) -> Vec<Packet> {
+fn take(source: &mut dyn FrameSource, count: usize) -> Vec<Packet> {
     let (mut taken, mut packet) = (Vec::new(), Packet::default());
     let mut heard = Instant::now();
     while taken.len() < count && heard.elapsed() < Duration::from_secs(3) {
         match source.next(&mut packet).unwrap() {
-            Next::Packet => {
+            NextFrame::Packet => {
                 taken.push(packet.clone());
                 heard = Instant::now();
             }
-            Next::NotYet => std::thread::sleep(Duration::from_micros(200)),
-            Next::End => break,
+            NextFrame::NotYet => std::thread::sleep(Duration::from_micros(200)),
+            NextFrame::End => break,
         }
     }
     taken
@@ -144,8 +144,8 @@ fn go_on() -> Arc<AtomicBool> {
 #[test]
 fn frames_come_as_they_were_sent_with_their_tags() {
     with_a_cable(|| {
-        let mut ring = Ring::open("veth0", &RingSpec::new(2), go_on()).unwrap();
-        let mut socket = Interface::open("veth0", go_on()).unwrap();
+        let mut ring = PacketRing::open("veth0", &RingSpec::new(2), go_on()).unwrap();
+        let mut socket = RawSocket::open("veth0", go_on()).unwrap();
         let wire = Wire::open();
         // A tag of 802.1Q, one of 802.1ad before it, the latter alone, a priority without a VLAN; and lengths that end anywhere.
         let tags: [&[[u16; 2]]; 5] =
@@ -156,7 +156,7 @@ fn frames_come_as_they_were_sent_with_their_tags() {
                 .map(|i| frame(round * 60 + i, 60 + (i as usize * 37 + round as usize) % 1400, tags[i as usize % 5]))
                 .collect();
             portion.iter().for_each(|frame| wire.send(frame));
-            for (name, source) in [("ring", &mut ring as &mut dyn Source), ("socket", &mut socket)] {
+            for (name, source) in [("ring", &mut ring as &mut dyn FrameSource), ("socket", &mut socket)] {
                 let came = take(source, portion.len());
                 assert_eq!(came.len(), portion.len(), "{name}, round {round}");
                 for (packet, frame) in came.iter().zip(&portion) {
@@ -175,7 +175,7 @@ fn frames_come_as_they_were_sent_with_their_tags() {
 #[test]
 fn a_full_ring_loses_what_the_kernel_counts_and_goes_on() {
     with_a_cable(|| {
-        let mut ring = Ring::open("veth0", &RingSpec::new(1), go_on()).unwrap();
+        let mut ring = PacketRing::open("veth0", &RingSpec::new(1), go_on()).unwrap();
         let wire = Wire::open();
         let mut taken = 0;
         for round in 1..=3u64 {
@@ -199,7 +199,7 @@ fn a_full_ring_loses_what_the_kernel_counts_and_goes_on() {
 #[test]
 fn a_frame_has_arrived_when_it_came_and_not_when_it_is_taken() {
     with_a_cable(|| {
-        let mut ring = Ring::open("veth0", &RingSpec::new(1), go_on()).unwrap();
+        let mut ring = PacketRing::open("veth0", &RingSpec::new(1), go_on()).unwrap();
         let wire = Wire::open();
         let before = Instant::now();
         wire.send(&frame(0, 60, &[]));
@@ -217,13 +217,13 @@ fn a_frame_has_arrived_when_it_came_and_not_when_it_is_taken() {
 fn a_ring_ends_when_it_is_told_to_and_not_before_its_packets_are_read() {
     with_a_cable(|| {
         let stop = go_on();
-        let mut ring = Ring::open("veth0", &RingSpec::new(1), stop.clone()).unwrap();
+        let mut ring = PacketRing::open("veth0", &RingSpec::new(1), stop.clone()).unwrap();
         let wire = Wire::open();
         (0..10).for_each(|n| wire.send(&frame(n, 60, &[])));
         std::thread::sleep(Duration::from_millis(50));
         stop.store(true, Ordering::Relaxed);
         assert_eq!(take(&mut ring, 20).len(), 10);
-        assert_eq!(ring.next(&mut Packet::default()).unwrap(), Next::End);
+        assert_eq!(ring.next(&mut Packet::default()).unwrap(), NextFrame::End);
     });
 }
 
@@ -234,25 +234,26 @@ fn text(error: Result<impl Sized, RouterError>) -> String {
 #[test]
 fn what_cannot_be_is_named() {
     for mib in [0, 1025] {
-        let error = text(Ring::open("lo", &RingSpec::new(mib), go_on()));
+        let error = text(PacketRing::open("lo", &RingSpec::new(mib), go_on()));
         assert_eq!(error, format!("ring_mib = {mib}: allowed are 1 to 1024 MiB"));
     }
     let long = RingSpec { mib: 1, timeout_ms: 1001 };
-    assert_eq!(text(Ring::open("lo", &long, go_on())), "ring timeout = 1001: allowed are 1 to 1000 ms");
-    for error in [text(Ring::open("nowhere0", &RingSpec::new(1), go_on())), text(Interface::open("nowhere0", go_on()))]
+    assert_eq!(text(PacketRing::open("lo", &long, go_on())), "ring timeout = 1001: allowed are 1 to 1000 ms");
+    for error in
+        [text(PacketRing::open("nowhere0", &RingSpec::new(1), go_on())), text(RawSocket::open("nowhere0", go_on()))]
     {
         assert_eq!(error, "interface nowhere0: looking it up: No such device (os error 19)");
     }
     with_a_cable(|| {
-        let mut ring = Ring::open("veth0", &RingSpec::new(1), go_on()).unwrap();
-        let mut socket = Interface::open("veth0", go_on()).unwrap();
+        let mut ring = PacketRing::open("veth0", &RingSpec::new(1), go_on()).unwrap();
+        let mut socket = RawSocket::open("veth0", go_on()).unwrap();
         let wire = Wire::open();
         wire.send(&frame(0, 60, &[]));
         assert_eq!((take(&mut ring, 1).len(), take(&mut socket, 1).len()), (1, 1));
         ip("link set veth0 down").unwrap();
         let down =
             "interface veth0: receiving: Network is down (os error 100): it is down or gone (ip link set <name> up)";
-        for (name, source) in [("ring", &mut ring as &mut dyn Source), ("socket", &mut socket)] {
+        for (name, source) in [("ring", &mut ring as &mut dyn FrameSource), ("socket", &mut socket)] {
             let (begun, mut packet) = (Instant::now(), Packet::default());
             let error = loop {
                 match source.next(&mut packet) {
@@ -267,8 +268,8 @@ fn what_cannot_be_is_named() {
         assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, 65_534, 65_534, 65_534) }, 0);
         let denied = "interface veth0: opening a raw socket: Operation not permitted (os error 1): raw sockets need \
                       CAP_NET_RAW (run as root, or setcap cap_net_raw+ep)";
-        assert_eq!(text(Ring::open("veth0", &RingSpec::new(1), go_on())), denied);
-        assert_eq!(text(Interface::open("veth0", go_on())), denied);
+        assert_eq!(text(PacketRing::open("veth0", &RingSpec::new(1), go_on())), denied);
+        assert_eq!(text(RawSocket::open("veth0", go_on())), denied);
     });
 }
 
@@ -276,20 +277,24 @@ fn what_cannot_be_is_named() {
 fn frames_of_a_ring_leave_by_the_interface_in_order() {
     with_a_cable(|| {
         const FRAMES: u32 = 4000;
-        let ring = Ring::open("veth0", &RingSpec::new(4), go_on()).unwrap();
+        let ring = PacketRing::open("veth0", &RingSpec::new(4), go_on()).unwrap();
         let mut sender = ring.sender();
         let wire = Wire::open();
         let spec = ForwardSpec { checksum: ChecksumCheck::Software, ..ForwardSpec::default() };
         let forward = Forward::new([("10.0.0.0/8".parse().unwrap(), NextHop::from(1))].into_iter(), 2, &spec).unwrap();
-        let program = Program::forward(forward);
+        let program = RouterProgram::forward(forward);
         let routed = std::thread::scope(|scope| {
             // Sockets are of the network in which they were opened, wherever they are used.
             let routed = scope.spawn(move || {
                 let mut ring = ring;
-                let mut cpu = Cpu::new(&program, 3, 1 << 12, Commit::Device, DEADLINE).unwrap();
-                let timeout = Timeout::After(Duration::from_micros(200));
-                let options =
-                    Options { timeout, packets: Some(u64::from(FRAMES)), time: Some(DEADLINE), ..Options::default() };
+                let mut cpu = CpuThreads::new(&program, 3, 1 << 12, Commit::Device, DEADLINE).unwrap();
+                let timeout = BatchTimeout::After(Duration::from_micros(200));
+                let options = RouteOptions {
+                    timeout,
+                    packets: Some(u64::from(FRAMES)),
+                    time: Some(DEADLINE),
+                    ..RouteOptions::default()
+                };
                 route(&mut ring, &mut cpu, &mut sender, &options).unwrap()
             });
             let mut seen = Vec::new();

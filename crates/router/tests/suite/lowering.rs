@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::options::options;
 use functions::chain::SITES_A_MEMBER;
-use functions::classify::Search;
+use functions::classify::RuleSearch;
 use functions::inspect::{Method, Pattern};
 use functions::lookup::Structure;
 use functions::{
@@ -15,12 +15,12 @@ use functions::{
     NextHop, PacketFunction, Verdict,
 };
 use packet::{Packet, Prefix, internet_checksum};
-use probe::{Event, Record, RegionId};
+use probe::{ProbeEvent, Record, RegionId};
 use proptest::prelude::*;
 use router::layout::{REGIONS_A_MEMBER, Touch};
-use router::persistent::Setup;
-use router::{Backend, Commit, Cpu, Lowering, Persistent, Program, Twin};
-use traffic::{Capture, PatternSelection, Rules, SignatureStrings, Table, UpdateKind};
+use router::persistent::KernelSetup;
+use router::{Backend, Commit, CpuThreads, Lowering, Persistent, RouterProgram, Twin};
+use traffic::{Capture, FilterRules, PatternSelection, SignatureStrings, Table, UpdateKind};
 use units::{LINE_BYTES, PacketId, Ps};
 
 const BURST: usize = 64;
@@ -130,9 +130,11 @@ fn lines_of_function(function: &Function, record: &Record, packets: usize) -> Ve
     let (mut lines, mut packet) = (vec![Lines::new(); packets], None);
     for event in record.iter() {
         match event {
-            Event::Begin(id) => packet = Some(id.0 as usize),
-            Event::End(_) => packet = None,
-            Event::Touch(r) if r.region != RegionId::MBUF && !IN_REGISTERS.contains(&(r.site % SITES_A_MEMBER)) => {
+            ProbeEvent::Begin(id) => packet = Some(id.0 as usize),
+            ProbeEvent::End(_) => packet = None,
+            ProbeEvent::Touch(r)
+                if r.region != RegionId::MBUF && !IN_REGISTERS.contains(&(r.site % SITES_A_MEMBER)) =>
+            {
                 let region = named.get(&r.region).copied().unwrap_or(r.region);
                 add(&mut lines[packet.expect("within a packet")], region, r.offset, r.bytes);
             }
@@ -220,7 +222,7 @@ fn compare_capture(path: &Path, most: u64, function: &mut Function, lowering: &m
 fn the_lowering_equals_the_functions_on_real_captures_with_the_full_table() {
     let table = table();
     for (checksum, entry_bytes) in [(ChecksumCheck::Software, 2), (ChecksumCheck::Nic, 4)] {
-        let program = Program::forward(forward(&table, checksum, entry_bytes));
+        let program = RouterProgram::forward(forward(&table, checksum, entry_bytes));
         let (mut forward, mut lowering) = both(&program, 2048);
         let mut so_far = Compared::default();
         for path in files("traces") {
@@ -263,14 +265,14 @@ fn malformed_packets_get_the_same_verdict_on_the_backends() {
     let table = Table::synthetic(1, 20_000, 500);
     let packets: Vec<Packet> = malformed().into_iter().flat_map(|capture| capture.into_iter().take(100)).collect();
     let deadline = Duration::from_secs(60);
-    let setup = Setup { deadline, ..Setup::default() };
+    let setup = KernelSetup { deadline, ..KernelSetup::default() };
     for program in programs(forward(&table, ChecksumCheck::Software, 2), &table) {
         let few = &packets[..if is_slow(&program) { packets.len().min(2_000) } else { packets.len() }];
         let (mut function, mut expected) = (program.function().clone(), Vec::new());
         function.process_burst(Ps::ZERO, &mut few.to_vec(), &mut probe::Null, &mut expected);
-        let setup = Setup { frame_bytes: 1 << 16, slots: 256, ..setup };
+        let setup = KernelSetup { frame_bytes: 1 << 16, slots: 256, ..setup };
         let backends: [Box<dyn Backend>; 2] = [
-            Box::new(Cpu::new(&program, 2, 256, Commit::Device, deadline).unwrap()),
+            Box::new(CpuThreads::new(&program, 2, 256, Commit::Device, deadline).unwrap()),
             Box::new(Persistent::new(Twin::new(2), &program, setup).unwrap()),
         ];
         for mut backend in backends {
@@ -313,7 +315,7 @@ fn through(backend: &mut dyn Backend, packets: &[Packet]) -> Vec<Verdict> {
 }
 
 /// A linear search of many rules takes long.
-fn is_slow(program: &Program) -> bool {
+fn is_slow(program: &RouterProgram) -> bool {
     program.name().contains("classify") || program.name().contains("inspect")
 }
 
@@ -384,7 +386,7 @@ fn each_function_alone_equals_its_lowering_on_real_captures() {
     }
 }
 
-fn both(program: &Program, frame_bytes: usize) -> (Function, Lowering) {
+fn both(program: &RouterProgram, frame_bytes: usize) -> (Function, Lowering) {
     (program.lowered().clone(), Lowering::new(program, BURST, frame_bytes).unwrap())
 }
 
@@ -400,60 +402,61 @@ fn patterns() -> Vec<Pattern> {
 }
 
 /// Every function that kernels have, and chains of them, forwarding as given.
-fn programs(forward: Forward, table: &Table) -> Vec<Program> {
+fn programs(forward: Forward, table: &Table) -> Vec<RouterProgram> {
     let path = shared("rules/acl1_1k.rules.gz");
-    let rules = if path.exists() { Rules::open(path).unwrap() } else { Rules::made(1, 1000, table) };
-    let linear = |drop_unmatched| ClassifySpec { search: Search::Linear, drop_unmatched };
+    let rules = if path.exists() { FilterRules::open(path).unwrap() } else { FilterRules::made(1, 1000, table) };
+    let linear = |drop_unmatched| ClassifySpec { search: RuleSearch::Linear, drop_unmatched };
     let routes = table.routes.iter().filter(|route| route.prefix.prefix_len() > 8).enumerate();
     let routes = routes.filter_map(|(i, route)| Some((route.prefix, NextHop::new(i as u32 % 1000)?)));
     let routes: Vec<_> = routes.collect();
-    let lookup = |structure| Program::lookup(Lookup::new(routes.iter().copied(), 5, structure).unwrap(), 5);
+    let lookup = |structure| RouterProgram::lookup(Lookup::new(routes.iter().copied(), 5, structure).unwrap(), 5);
     let (lookup, poptrie) = (lookup(Structure::Dir24), lookup(Structure::Poptrie));
-    let fragment = |mtu, ports| Program::fragment(mtu, ports).unwrap();
-    let classify =
-        |search, drop_unmatched| Program::classify(&rules.rules, &ClassifySpec { search, drop_unmatched }, 2).unwrap();
+    let fragment = |mtu, ports| RouterProgram::fragment(mtu, ports).unwrap();
+    let classify = |search, drop_unmatched| {
+        RouterProgram::classify(&rules.rules, &ClassifySpec { search, drop_unmatched }, 2).unwrap()
+    };
     let patterns = patterns();
     let inspect = |method, depth, drop| {
-        Program::inspect(Inspect::new(&patterns, &InspectSpec { method, depth, drop }, 3).unwrap(), 3)
+        RouterProgram::inspect(Inspect::new(&patterns, &InspectSpec { method, depth, drop }, 3).unwrap(), 3)
     };
-    let chain = |members| Program::chain(members).unwrap();
+    let chain = |members| RouterProgram::chain(members).unwrap();
     vec![
-        Program::forward(forward.clone()),
-        Program::check(ChecksumCheck::Software, 2),
-        Program::check(ChecksumCheck::Nic, 4),
+        RouterProgram::forward(forward.clone()),
+        RouterProgram::check(ChecksumCheck::Software, 2),
+        RouterProgram::check(ChecksumCheck::Nic, 4),
         lookup.clone(),
-        Program::ttl(3),
-        Program::classify(&rules.rules, &linear(false), 2).unwrap(),
-        Program::classify(&rules.rules[..200], &linear(true), 2).unwrap(),
-        classify(Search::TupleSpace, false),
-        classify(Search::TupleSpace, true),
+        RouterProgram::ttl(3),
+        RouterProgram::classify(&rules.rules, &linear(false), 2).unwrap(),
+        RouterProgram::classify(&rules.rules[..200], &linear(true), 2).unwrap(),
+        classify(RuleSearch::TupleSpace, false),
+        classify(RuleSearch::TupleSpace, true),
         inspect(Method::AhoCorasick, 0, true),
         inspect(Method::AhoCorasick, 0, false),
         inspect(Method::Bloom, 0, true),
         inspect(Method::Bloom, 100, false),
         // The paper's chain, one whose latest router is not its last member, and one that routes nowhere.
         chain(vec![
-            Program::check(ChecksumCheck::Software, 4),
-            classify(Search::TupleSpace, false),
+            RouterProgram::check(ChecksumCheck::Software, 4),
+            classify(RuleSearch::TupleSpace, false),
             inspect(Method::Bloom, 0, true),
             lookup.clone(),
-            Program::ttl(4),
+            RouterProgram::ttl(4),
         ]),
         chain(vec![
             lookup.clone(),
-            Program::ttl(3),
+            RouterProgram::ttl(3),
             inspect(Method::AhoCorasick, 200, true),
-            Program::forward(forward),
-            Program::check(ChecksumCheck::Nic, 2),
-            classify(Search::TupleSpace, true),
+            RouterProgram::forward(forward),
+            RouterProgram::check(ChecksumCheck::Nic, 2),
+            classify(RuleSearch::TupleSpace, true),
         ]),
-        chain(vec![Program::ttl(2), Program::ttl(2)]),
+        chain(vec![RouterProgram::ttl(2), RouterProgram::ttl(2)]),
         poptrie.clone(),
         fragment(1500, 1),
         fragment(576, 4),
         fragment(68, 3),
         // Fragments go where the lookup says, with what is left of their time to live.
-        chain(vec![Program::check(ChecksumCheck::Nic, 2), poptrie, Program::ttl(4), fragment(300, 4)]),
+        chain(vec![RouterProgram::check(ChecksumCheck::Nic, 2), poptrie, RouterProgram::ttl(4), fragment(300, 4)]),
     ]
 }
 
@@ -593,7 +596,7 @@ fn a_poptrie_of_the_full_table_equals_its_function_and_the_other_structure_on_re
     let routes: Vec<_> = routes
         .filter_map(|(i, route)| Some((route.prefix, NextHop::new(route.next_hop.unwrap_or(i as u32) % 30_000)?)))
         .collect();
-    let program = |structure| Program::lookup(Lookup::new(routes.iter().copied(), 7, structure).unwrap(), 7);
+    let program = |structure| RouterProgram::lookup(Lookup::new(routes.iter().copied(), 7, structure).unwrap(), 7);
     let (mut poptrie, mut lowered) = both(&program(Structure::Poptrie), 2048);
     let (_, mut other) = both(&program(Structure::Dir24), 2048);
     let mut so_far = Compared::default();
@@ -661,9 +664,9 @@ fn tables_after_real_updates_are_those_that_kernels_read() {
             updated.update(prefix, next_hop).unwrap().unwrap();
         }
         let built = left.values().filter_map(|&(prefix, hop)| Some((prefix, hop?)));
-        let built = Program::lookup(Lookup::new(built, 999, structure).unwrap(), 999);
+        let built = RouterProgram::lookup(Lookup::new(built, 999, structure).unwrap(), 999);
         let (mut built, mut expected) = (built.function().clone(), Vec::new());
-        let (mut function, mut lowering) = both(&Program::lookup(updated, 999), 256);
+        let (mut function, mut lowering) = both(&RouterProgram::lookup(updated, 999), 256);
         let mut found = Vec::new();
         for burst in frames.chunks(BURST) {
             built.process_burst(Ps::ZERO, &mut burst.to_vec(), &mut probe::Null, &mut expected);
@@ -717,7 +720,7 @@ proptest! {
                 packet
             })
             .collect();
-        let program = Program::fragment(mtu, 2).unwrap();
+        let program = RouterProgram::fragment(mtu, 2).unwrap();
         // Slots for headers only: payloads are not the kernel's.
         let (mut function, mut lowering) = both(&program, 256);
         compare(&mut function, &mut lowering, &burst, &mut Compared::default());
@@ -734,13 +737,16 @@ fn a_lowering_with_another_table_is_noticed() {
     let mut frames = Packet::default();
     let data = ipv4(0, 9, [10, 1, 2, 129], 0);
     frames.set_frame(&data, data.len() as u32);
-    let mut other = Lowering::new(&Program::forward(small()), 1, 256).unwrap();
+    let mut other = Lowering::new(&RouterProgram::forward(small()), 1, 256).unwrap();
     let mut out = Vec::new();
     let touched = other.process_burst(&mut [frames.clone()], 64, &mut out).unwrap();
     assert_eq!(touched.iter().filter(|t| t.region == 17).count(), 1, "one entry of tbl8");
-    let mut empty =
-        Lowering::new(&Program::forward(Forward::new(std::iter::empty(), 1, &ForwardSpec::default()).unwrap()), 1, 256)
-            .unwrap();
+    let mut empty = Lowering::new(
+        &RouterProgram::forward(Forward::new(std::iter::empty(), 1, &ForwardSpec::default()).unwrap()),
+        1,
+        256,
+    )
+    .unwrap();
     empty.process_burst(&mut [frames], 64, &mut out).unwrap();
     assert!(matches!(out[0], Verdict::Forward { .. }));
     assert_eq!(out[1], Verdict::Drop(DropReason::NoRoute));

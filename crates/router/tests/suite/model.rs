@@ -1,6 +1,6 @@
 //! The protocol of tasks and commits under every interleaving of small cases, by loom.
 //!
-//! The ring is the one that runs ([`Ring`]), over loom's atomics. Packets are loom cells: an access by two threads that nothing
+//! The ring is the one that runs ([`TaskRing`]), over loom's atomics. Packets are loom cells: an access by two threads that nothing
 //! orders fails the test.
 
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicU64, fence};
 use loom::thread;
 use router::layout::Task;
-use router::protocol::{Ring, Word};
+use router::protocol::{TaskRing, Word};
 
 struct Modelled(AtomicU64);
 
@@ -39,7 +39,7 @@ impl Word for Modelled {
 }
 
 struct Shared {
-    ring: Ring<Modelled>,
+    ring: TaskRing<Modelled>,
     packets: Vec<UnsafeCell<u64>>,
 }
 
@@ -56,10 +56,10 @@ fn check(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
 
 fn shared(entries: u64, base: u64) -> Arc<Shared> {
     let packets = (0..entries).map(|_| UnsafeCell::new(0)).collect();
-    Arc::new(Shared { ring: Ring::new(entries, base), packets })
+    Arc::new(Shared { ring: TaskRing::new(entries, base), packets })
 }
 
-fn work(shared: &Shared, commit: fn(&Ring<Modelled>, u64)) {
+fn work(shared: &Shared, commit: fn(&TaskRing<Modelled>, u64)) {
     let ticket = shared.ring.draw();
     if let Some(task) = shared.ring.wait(ticket) {
         shared.packets[task.first as usize].with_mut(|packet| {
@@ -92,7 +92,7 @@ fn no_task_is_left_uncommitted_when_two_finish_at_once() {
         let workers: Vec<_> = (0..2)
             .map(|_| {
                 let shared = shared.clone();
-                thread::spawn(move || work(&shared, Ring::commit))
+                thread::spawn(move || work(&shared, TaskRing::commit))
             })
             .collect();
         workers.into_iter().for_each(|worker| worker.join().unwrap());
@@ -113,7 +113,7 @@ fn what_the_head_has_passed_is_the_hosts() {
         let workers: Vec<_> = (0..2)
             .map(|_| {
                 let shared = shared.clone();
-                thread::spawn(move || work(&shared, Ring::commit))
+                thread::spawn(move || work(&shared, TaskRing::commit))
             })
             .collect();
         for place in 0..shared.ring.head() {
@@ -132,8 +132,8 @@ fn an_entry_is_used_again_by_the_next_generation() {
             let worker = {
                 let shared = shared.clone();
                 thread::spawn(move || {
-                    work(&shared, Ring::commit);
-                    work(&shared, Ring::commit);
+                    work(&shared, TaskRing::commit);
+                    work(&shared, TaskRing::commit);
                 })
             };
             for number in base..base + 2 {
@@ -161,7 +161,7 @@ fn what_is_finished_is_seen_once_each() {
         let workers: Vec<_> = (0..2)
             .map(|_| {
                 let shared = shared.clone();
-                thread::spawn(move || work(&shared, Ring::finish))
+                thread::spawn(move || work(&shared, TaskRing::finish))
             })
             .collect();
         if let Some(ticket) = shared.ring.finished(0) {
@@ -182,8 +182,8 @@ fn stop_lets_posted_tasks_be_done_and_waiting_workers_leave() {
         let worker = {
             let shared = shared.clone();
             thread::spawn(move || {
-                work(&shared, Ring::commit);
-                work(&shared, Ring::commit);
+                work(&shared, TaskRing::commit);
+                work(&shared, TaskRing::commit);
             })
         };
         put(&shared, 0, 1);
@@ -222,7 +222,7 @@ fn without_fences_the_model_finds_a_task_that_nobody_commits() {
     }
     let found = std::panic::catch_unwind(|| {
         check(3, || {
-            let ring = Arc::new(Ring::<Unfenced>::new(2, 0));
+            let ring = Arc::new(TaskRing::<Unfenced>::new(2, 0));
             let workers: Vec<_> = (0..2)
                 .map(|ticket| {
                     let ring = ring.clone();

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use functions::ChecksumCheck;
 use packet::Packet;
-use router::setup::{FunctionName, RunSpec, run, run_until};
-use router::sink::{PcapSink, Sink};
-use router::source::{Next, Source};
-use router::{Commit, Cpu, Options, Program, RouterError};
+use router::setup::{FunctionName, RouterSpec, run, run_until};
+use router::sink::{FrameSink, PcapSink};
+use router::source::{FrameSource, NextFrame};
+use router::{Commit, CpuThreads, RouteOptions, RouterError, RouterProgram};
 use units::PortId;
 
 use crate::made;
@@ -53,23 +53,24 @@ fn capture(name: &str, count: u64) -> PathBuf {
 /// Packets without end, that asks for the end itself after some.
 struct Asking<'a>(u64, &'a AtomicBool);
 
-impl Source for Asking<'_> {
-    fn next(&mut self, packet: &mut Packet) -> Result<Next, RouterError> {
+impl FrameSource for Asking<'_> {
+    fn next(&mut self, packet: &mut Packet) -> Result<NextFrame, RouterError> {
         *packet = made::packet(self.0);
         self.0 += 1;
         self.1.store(self.0 >= 5000, Ordering::Relaxed);
-        Ok(Next::Packet)
+        Ok(NextFrame::Packet)
     }
 }
 
 #[test]
 fn a_run_that_is_stopped_reports_what_it_took_and_leaves_a_whole_capture() {
     let (out, stop) = (file("stopped.pcap"), AtomicBool::new(false));
-    let program = Program::check(ChecksumCheck::Nic, 4);
-    let mut cpu = Cpu::new(&program, 1, 1 << 16, Commit::Device, DEADLINE).unwrap();
+    let program = RouterProgram::check(ChecksumCheck::Nic, 4);
+    let mut cpu = CpuThreads::new(&program, 1, 1 << 16, Commit::Device, DEADLINE).unwrap();
     let mut sink = PcapSink::create(&out, Duration::ZERO).unwrap();
     let report =
-        router::route::route_until(&mut Asking(0, &stop), &mut cpu, &mut sink, &Options::default(), &stop).unwrap();
+        router::route::route_until(&mut Asking(0, &stop), &mut cpu, &mut sink, &RouteOptions::default(), &stop)
+            .unwrap();
     assert!(report.stopped && (5000..5100).contains(&report.packets), "{report:?}");
     assert_eq!(report.forwarded + report.dropped.values().sum::<u64>(), report.packets);
     assert_eq!(records(&out).unwrap().len() as u64, report.forwarded);
@@ -78,13 +79,13 @@ fn a_run_that_is_stopped_reports_what_it_took_and_leaves_a_whole_capture() {
 #[test]
 fn a_run_without_end_ends_when_asked() {
     let (out, stop) = (file("asked.pcap"), AtomicBool::new(false));
-    let spec = RunSpec {
+    let spec = RouterSpec {
         function: FunctionName::Ttl.into(),
         seconds: Some(1e6),
         threads: Some(1),
         deadline_s: Some(20.0),
         out: Some(out.clone()),
-        ..RunSpec::default()
+        ..RouterSpec::default()
     };
     let routed = std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -98,7 +99,7 @@ fn a_run_without_end_ends_when_asked() {
     });
     assert!(routed.report.stopped && routed.report.packets > 0);
     assert_eq!(records(&out).unwrap().len() as u64, routed.report.forwarded);
-    let spec = RunSpec { seconds: None, packets: Some(100), ..spec };
+    let spec = RouterSpec { seconds: None, packets: Some(100), ..spec };
     assert!(!run(&spec).unwrap().report.stopped, "a run that ends by itself was not stopped");
 }
 
@@ -106,13 +107,13 @@ fn a_run_without_end_ends_when_asked() {
 fn what_is_written_has_the_dates_of_what_was_read() {
     let given = capture("dated.pcap", 300);
     let (out, ttl) = (file("dated-out.pcap"), FunctionName::Ttl);
-    let spec = RunSpec {
+    let spec = RouterSpec {
         function: ttl.into(),
         capture: Some(given.clone()),
         out: Some(out.clone()),
         ordered: true,
         deadline_s: Some(20.0),
-        ..RunSpec::default()
+        ..RouterSpec::default()
     };
     let (before, report) = (records(&given).unwrap(), run(&spec).unwrap().report);
     let after = records(&out).unwrap();
@@ -124,7 +125,7 @@ fn what_is_written_has_the_dates_of_what_was_read() {
         assert!(came.any(|(at, was)| was[26..] == frame[26..] && at == time), "{time:?}");
     }
     // On a schedule of its own a run begins when the capture begins.
-    run(&RunSpec { mpps: Some(0.1), ..spec }).unwrap();
+    run(&RouterSpec { mpps: Some(0.1), ..spec }).unwrap();
     let scheduled = records(&out).unwrap();
     assert!(scheduled[0].0 >= BEGUN && scheduled[0].0 < BEGUN + Duration::from_millis(1), "{:?}", scheduled[0].0);
 }
@@ -132,13 +133,13 @@ fn what_is_written_has_the_dates_of_what_was_read() {
 #[test]
 fn threads_that_had_no_cpu_are_told_of() {
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-    let spec = |threads| RunSpec {
+    let spec = |threads| RouterSpec {
         function: FunctionName::Ttl.into(),
         mpps: Some(0.01),
         packets: Some(1000),
         threads: Some(threads),
         deadline_s: Some(20.0),
-        ..RunSpec::default()
+        ..RouterSpec::default()
     };
     // None of them sleeps: four times as many as there are cores have a quarter of the time at most.
     let routed = run(&spec((4 * cores).min(1024))).unwrap();

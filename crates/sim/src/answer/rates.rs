@@ -4,21 +4,21 @@ use machine::dram::EnergyModel;
 use stats::stationarity;
 use units::LINE_BYTES;
 
-use crate::run::measure::{Counted, Measure};
+use crate::run::measure::{Measure, PacketTally};
 use crate::run::simulate::Measured;
 use crate::scenario::Scenario;
 
 /// Rates over the measured time.
-pub(crate) struct Rates {
+pub(crate) struct MeasuredRates {
     seconds: f64,
 }
 
-impl Rates {
-    pub(crate) fn of(m: &Measure) -> Rates {
-        Rates { seconds: m.window().as_secs() }
+impl MeasuredRates {
+    pub(crate) fn of(m: &Measure) -> MeasuredRates {
+        MeasuredRates { seconds: m.window().as_secs() }
     }
 
-    pub(crate) fn mpps(&self, counted: &Counted) -> f64 {
+    pub(crate) fn mpps(&self, counted: &PacketTally) -> f64 {
         counted.packets as f64 / self.seconds / 1e6
     }
 

@@ -15,7 +15,7 @@ use parquet::file::properties::WriterProperties;
 use serde_json::{Map, Value};
 use stats::Reason;
 
-use crate::answer::summary::{Interval, VERSION, run_id, series};
+use crate::answer::summary::{IntervalSummary, VERSION, run_id, series};
 use crate::run::RunResult;
 use crate::run::measure::CLASSES;
 use crate::scenario::ScenarioError;
@@ -25,7 +25,7 @@ pub const TABLES: [&str; 4] = ["runs", "counters", "packets", "series"];
 
 /// A run's tables, with what they are made of.
 #[derive(Clone, Debug)]
-pub struct Tables {
+pub struct RunTables {
     /// One row: what was run, and its headline numbers.
     pub runs: RecordBatch,
     /// A row a counter.
@@ -71,11 +71,11 @@ impl Columns {
     }
 }
 
-impl Tables {
+impl RunTables {
     /// The tables of a run; `summary` is its document.
-    pub fn new(result: &RunResult, summary: &Value) -> Tables {
+    pub fn new(result: &RunResult, summary: &Value) -> RunTables {
         let id = run_id(result);
-        Tables {
+        RunTables {
             runs: runs(result, summary, &id),
             counters: counters(summary, &id),
             packets: packets(result, &id),
@@ -253,7 +253,7 @@ fn packets(result: &RunResult, id: &str) -> RecordBatch {
 fn series_table(result: &RunResult, id: &str) -> RecordBatch {
     let intervals = series(&result.scenario, &result.measured.measure);
     let rows: Vec<Value> = intervals.iter().map(|i| serde_json::to_value(i).unwrap_or_default()).collect();
-    let schema = schemars::schema_for!(Interval);
+    let schema = schemars::schema_for!(IntervalSummary);
     let mut c = Columns::default();
     c.text("run_id", rows.iter().map(|_| id));
     for name in schema.get("properties").and_then(Value::as_object).into_iter().flat_map(Map::keys) {

@@ -1,16 +1,16 @@
 //! A run in words: does it keep wire speed, why, and what to try. From what was measured only.
 
-use machine::buffer::Allocation;
+use machine::buffer::BufferAllocation;
 use machine::dram::stats::Shares;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stats::Reason;
 
-use crate::answer::rates::{Rates, dram_bandwidth, is_stationary};
+use crate::answer::rates::{MeasuredRates, dram_bandwidth, is_stationary};
 use crate::run::search::buffered_packets;
 use crate::run::simulate::{WarmUp, WarmUpEnd};
 use crate::run::{RunResult, SearchOutcome};
-use crate::scenario::{FunctionKind, Search};
+use crate::scenario::{FunctionKind, RateSearch};
 use crate::server::Loss;
 
 /// A core busier than this has no time left.
@@ -64,7 +64,7 @@ const MEMORY: [Reason; 16] = [
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Status {
+pub enum RunStatus {
     /// Line rate was offered, and nothing was lost.
     LineRate,
     /// Less than line rate was offered, and nothing was lost.
@@ -84,9 +84,9 @@ pub enum Status {
 
 /// The answer in words.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
-pub struct Verdict {
+pub struct RunVerdict {
     /// How the run ended.
-    pub status: Status,
+    pub status: RunStatus,
     /// Whether line rate was carried without loss; null where that was not tried: less was offered, much of it was rejected,
     /// or the run was ended early.
     pub keeps_wire_speed: Option<bool>,
@@ -101,30 +101,30 @@ pub struct Verdict {
     pub advice: Vec<String>,
 }
 
-impl Verdict {
+impl RunVerdict {
     fn new(
-        status: Status,
+        status: RunStatus,
         loss_is_known: bool,
         headline: String,
         reasons: Vec<String>,
         advice: Vec<String>,
-    ) -> Verdict {
+    ) -> RunVerdict {
         let keeps_wire_speed = match status {
-            Status::LineRate => Some(true),
-            Status::Loses | Status::Found => Some(false),
-            Status::Carries | Status::Rejects | Status::Partial | Status::Nothing => None,
+            RunStatus::LineRate => Some(true),
+            RunStatus::Loses | RunStatus::Found => Some(false),
+            RunStatus::Carries | RunStatus::Rejects | RunStatus::Partial | RunStatus::Nothing => None,
         };
-        Verdict { status, keeps_wire_speed, loss_is_known, headline, reasons, advice }
+        RunVerdict { status, keeps_wire_speed, loss_is_known, headline, reasons, advice }
     }
 }
 
 /// Judges a run.
-pub fn verdict(result: &RunResult) -> Verdict {
+pub fn verdict(result: &RunResult) -> RunVerdict {
     let facts = Facts::of(result);
     if facts.packets == 0 {
         let headline = "No verdict: no packet was measured.".into();
-        return Verdict::new(
-            Status::Nothing,
+        return RunVerdict::new(
+            RunStatus::Nothing,
             false,
             headline,
             vec!["The run ended before its warm-up was over.".into()],
@@ -170,13 +170,13 @@ pub fn verdict(result: &RunResult) -> Verdict {
         advice.push(format!("The sojourn still drifts: run longer before trusting it (--set run.packets={n})."));
     }
     let (status, headline) = facts.answer();
-    if status == Status::Nothing && result.search.is_none() {
+    if status == RunStatus::Nothing && result.search.is_none() {
         let n = facts.held().saturating_mul(20);
         advice = vec![format!("Offer more packets: --set run.packets={n}.")];
     } else if advice.is_empty() && result.search.is_none() && facts.lost == 0 {
         advice.push("Nothing measured is near its limit: --search ndr finds the highest rate without loss.".into());
     }
-    Verdict::new(status, !facts.fit_into_buffers(), headline, reasons, advice)
+    RunVerdict::new(status, !facts.fit_into_buffers(), headline, reasons, advice)
 }
 
 /// What was cut as warm-up, and why so much.
@@ -219,7 +219,7 @@ struct Facts<'a> {
 }
 
 /// How busy the cores are.
-struct Load {
+struct CoreLoad {
     cores: usize,
     /// The busiest one's share of time, and which it is.
     most: f64,
@@ -234,7 +234,7 @@ struct Load {
 impl Facts<'_> {
     fn of(result: &RunResult) -> Facts<'_> {
         let m = &result.measured.measure;
-        let rates = Rates::of(m);
+        let rates = MeasuredRates::of(m);
         let lost: u64 = m.lost.values().sum();
         let offered_mpps = rates.mpps(&m.offered);
         let span = result.measured.counts.span.as_secs();
@@ -256,7 +256,7 @@ impl Facts<'_> {
     }
 
     /// The status, and the answer in a sentence.
-    fn answer(&self) -> (Status, String) {
+    fn answer(&self) -> (RunStatus, String) {
         let (status, mut headline) = match &self.result.search {
             Some(found) => self.found(found),
             None => self.carried(),
@@ -267,20 +267,20 @@ impl Facts<'_> {
                 Some(found) => format!("{} trials", found.trials.len()),
                 None => format!("{} of {asked} packets", count(self.packets)),
             };
-            return (Status::Partial, format!("Ended early, after {after}: {headline}"));
+            return (RunStatus::Partial, format!("Ended early, after {after}: {headline}"));
         }
-        let Some(why) = self.why_rejected().filter(|_| status != Status::Rejects) else { return (status, headline) };
-        if matches!(status, Status::LineRate | Status::Found) {
+        let Some(why) = self.why_rejected().filter(|_| status != RunStatus::Rejects) else { return (status, headline) };
+        if matches!(status, RunStatus::LineRate | RunStatus::Found) {
             // A rate that is found with packets that were not worked on is no rate of the function.
             let gbps = digits(self.result.load * self.result.scenario.nic.rate.gbps());
-            return (Status::Rejects, format!("Trials passed {gbps} Gbps. {why}"));
+            return (RunStatus::Rejects, format!("Trials passed {gbps} Gbps. {why}"));
         }
         headline = format!("{headline} {why}");
         (status, headline)
     }
 
     /// What a run at one rate says.
-    fn carried(&self) -> (Status, String) {
+    fn carried(&self) -> (RunStatus, String) {
         let line = self.result.scenario.nic.rate;
         let (offered, n) = (self.offered(), count(self.packets));
         // What was asked for: what came of it differs by chance.
@@ -293,19 +293,25 @@ impl Facts<'_> {
             } else {
                 format!("Loses packets at {of_line} of line rate: of {offered} offered")
             };
-            return (Status::Loses, format!("{lead}, {loss} of the packets are lost; {served} Mpps get through."));
+            return (RunStatus::Loses, format!("{lead}, {loss} of the packets are lost; {served} Mpps get through."));
         }
         if let Some(why) = self.why_rejected() {
-            return (Status::Rejects, format!("Loses none of the {offered} offered, {of_line} of line rate. {why}"));
+            return (RunStatus::Rejects, format!("Loses none of the {offered} offered, {of_line} of line rate. {why}"));
         }
         if self.fit_into_buffers() {
-            return (Status::Nothing, self.too_few("", self.in_all()));
+            return (RunStatus::Nothing, self.too_few("", self.in_all()));
         }
         if is_line {
-            return (Status::LineRate, format!("Keeps wire speed: all of {line} offered, none of {n} packets lost."));
+            return (
+                RunStatus::LineRate,
+                format!("Keeps wire speed: all of {line} offered, none of {n} packets lost."),
+            );
         }
         let gbps = digits(self.offered_gbps);
-        (Status::Carries, format!("Carries the {gbps} Gbps offered, {of_line} of line rate: none of {n} packets lost."))
+        (
+            RunStatus::Carries,
+            format!("Carries the {gbps} Gbps offered, {of_line} of line rate: none of {n} packets lost."),
+        )
     }
 
     /// Packets of the run, those of its warm-up among them.
@@ -330,37 +336,37 @@ impl Facts<'_> {
     }
 
     /// What a search says.
-    fn found(&self, found: &SearchOutcome) -> (Status, String) {
+    fn found(&self, found: &SearchOutcome) -> (RunStatus, String) {
         let line = self.result.scenario.nic.rate;
         let loss = self.lost as f64 / self.packets as f64;
         let confirmed = loss <= found.loss_limit;
         let what = match found.kind {
-            Search::Ndr => "without loss".to_string(),
-            Search::Pdr => format!("with a loss of at most {}", percent(found.loss_limit)),
+            RateSearch::Ndr => "without loss".to_string(),
+            RateSearch::Pdr => format!("with a loss of at most {}", percent(found.loss_limit)),
         };
         let trials = found.trials.len();
         let gbps = digits(found.load * line.gbps());
         if found.load <= 0.0 {
             let least = percent(self.result.scenario.run.search_resolution);
-            return (Status::Nothing, format!("No rate {what} was found down to {least} of {line}."));
+            return (RunStatus::Nothing, format!("No rate {what} was found down to {least} of {line}."));
         }
         if self.fit_into_buffers() && found.packets <= self.held() {
-            return (Status::Nothing, self.too_few("trials of ", found.packets));
+            return (RunStatus::Nothing, self.too_few("trials of ", found.packets));
         }
         if !confirmed {
             // Rings take in a short overload: what a trial passes, a longer run may not.
             let (n, loss) = (count(self.packets), percent(loss));
             let text = format!("Trials passed {gbps} Gbps {what}, but a run of {n} packets at that rate lost {loss}.");
-            return (Status::Loses, text);
+            return (RunStatus::Loses, text);
         }
         if found.load >= 1.0 && self.lost == 0 {
             return (
-                Status::LineRate,
+                RunStatus::LineRate,
                 format!("Keeps wire speed: all of {line} {what}, in {trials} trial{}.", s(trials)),
             );
         }
         let share = percent(found.load);
-        (Status::Found, format!("The highest rate {what} is {gbps} Gbps, {share} of {line}, in {trials} trials."))
+        (RunStatus::Found, format!("The highest rate {what} is {gbps} Gbps, {share} of {line}, in {trials} trials."))
     }
 
     /// Says so where the function rejected many packets, which lightens the load.
@@ -435,7 +441,7 @@ impl Facts<'_> {
         self.result.measured.measure.lost.get(loss.name()).copied().unwrap_or(0)
     }
 
-    fn load(&self) -> Load {
+    fn load(&self) -> CoreLoad {
         let (most, busiest) = self
             .busy
             .iter()
@@ -443,7 +449,7 @@ impl Facts<'_> {
             .enumerate()
             .map(|(i, b)| (b, i))
             .fold((0.0, 0), |a, b| if b.0 > a.0 { b } else { a });
-        Load {
+        CoreLoad {
             cores: self.busy.len(),
             most,
             busiest,
@@ -454,9 +460,9 @@ impl Facts<'_> {
     }
 
     /// The cores, and the receive rings that they empty.
-    fn cores_and_rings(&self, load: &Load, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
+    fn cores_and_rings(&self, load: &CoreLoad, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
         let scenario = &self.result.scenario;
-        let Load { cores, most, busiest, least, saturated, memory_full } = *load;
+        let CoreLoad { cores, most, busiest, least, saturated, memory_full } = *load;
         let ring = self.lost_for(Loss::NoRxDescriptor);
         if ring > 0 {
             let n = scenario.nic.rx_descriptors;
@@ -584,9 +590,9 @@ impl Facts<'_> {
     }
 
     /// Software queues and transmit rings.
-    fn queues(&self, load: &Load, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
+    fn queues(&self, load: &CoreLoad, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
         let scenario = &self.result.scenario;
-        let Load { cores, saturated, memory_full, .. } = *load;
+        let CoreLoad { cores, saturated, memory_full, .. } = *load;
         let queue = self.lost_for(Loss::QueueFull);
         if queue > 0 {
             let workers = cores - scenario.receiving_cores() as usize;
@@ -615,7 +621,7 @@ impl Facts<'_> {
     }
 
     /// DRAM.
-    fn dram(&self, load: &Load, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
+    fn dram(&self, load: &CoreLoad, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
         let scenario = &self.result.scenario;
         let memory_full = load.memory_full;
         let bandwidth = dram_bandwidth(&self.result.measured);
@@ -775,7 +781,7 @@ impl Facts<'_> {
             let for_devices =
                 llc * f64::from(scenario.machine.llc.io_ways.count()) / f64::from(scenario.machine.llc.ways.max(1));
             if let Some(buffer) = &scenario.buffer
-                && matches!(buffer.allocation, Allocation::Linear | Allocation::Piecewise)
+                && matches!(buffer.allocation, BufferAllocation::Linear | BufferAllocation::Piecewise)
                 && buffer.size.bytes() as f64 > for_devices
             {
                 let half = units::Size::from_bytes(buffer.size.bytes() / 2);

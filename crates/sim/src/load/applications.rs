@@ -7,7 +7,7 @@ use functions::{
     Chain, Classify, ClassifySpec, Firewall, FirewallSpec, Fragment, Function, FunctionError, HeaderCheck, Inspect,
     InspectSpec, Lookup, Nat, Template, Ttl, Work,
 };
-use traffic::{Rules, SignatureStrings, Stop, Table};
+use traffic::{FilterRules, SignatureStrings, Stop, Table};
 
 use crate::load::{InputFile, Routing, build as forwarding, routes};
 use crate::scenario::files::file_name;
@@ -19,14 +19,14 @@ const PATTERNS_SEED: u64 = 32;
 
 /// A function and what is to be said about it.
 #[derive(Debug)]
-pub(crate) struct Application {
+pub(crate) struct LoadedFunction {
     pub(crate) function: Function,
     pub(crate) routing: std::sync::Arc<Routing>,
     pub(crate) notes: Vec<String>,
     pub(crate) inputs: Vec<InputFile>,
 }
 
-impl Application {
+impl LoadedFunction {
     /// Builds what `spec` says, for `ports` ports and with `table` as routes.
     ///
     /// # Errors
@@ -36,8 +36,8 @@ impl Application {
         ports: u16,
         table: &Table,
         stop: &Stop,
-    ) -> Result<Application, ScenarioError> {
-        let mut made = Application {
+    ) -> Result<LoadedFunction, ScenarioError> {
+        let mut made = LoadedFunction {
             function: Function::Chain(Chain::default()),
             routing: Routing::none("no routes".into()).into(),
             notes: Vec::new(),
@@ -137,10 +137,10 @@ impl Application {
         (kind, verb): (&'static str, &str),
         table: &Table,
         stop: &Stop,
-    ) -> Result<Rules, ScenarioError> {
+    ) -> Result<FilterRules, ScenarioError> {
         let rules = match path {
-            Some(path) => Rules::open_until(path, stop)?,
-            None => Rules::made(RULES_SEED, made as usize, table),
+            Some(path) => FilterRules::open_until(path, stop)?,
+            None => FilterRules::made(RULES_SEED, made as usize, table),
         };
         self.read(kind, path, rules.content.as_deref());
         self.notes.push(format!("packets are {verb} {} rules, {}", rules.rules.len(), source_of(path)));

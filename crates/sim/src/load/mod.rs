@@ -16,7 +16,7 @@ use std::thread;
 use std::time::Duration;
 
 use functions::{Forward, Function, NextHop, Socket, Vhost};
-use machine::buffer::Allocation;
+use machine::buffer::BufferAllocation;
 use packet::Prefix;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -24,7 +24,7 @@ use traffic::{Blueprint, Compression, Damage, SourceSpec, Stop, Table, TableForm
 
 use units::Size;
 
-use crate::load::applications::Application;
+use crate::load::applications::LoadedFunction;
 use crate::load::user_plane::UserPlane;
 use crate::scenario::files::file_name;
 use crate::scenario::{ForwardingSpec, FunctionKind, FunctionSpec, Scenario, ScenarioError, UserPlaneSpec};
@@ -145,7 +145,7 @@ struct Shelves {
     routings: Shelf<(ForwardingSpec, u16), (Forward, Arc<Routing>)>,
     blueprints: Shelf<(SourceSpec, TableKey), Blueprint>,
     user_planes: Shelf<(UserPlaneSpec, SourceSpec), UserPlane>,
-    applications: Shelf<(FunctionSpec, u16), Application>,
+    applications: Shelf<(FunctionSpec, u16), LoadedFunction>,
 }
 
 /// What has been made so far, by what it was made of; the one used last comes last.
@@ -178,7 +178,7 @@ impl<K: PartialEq, V> Shelf<K, V> {
     }
 }
 
-enum News {
+enum LoadNews {
     /// What is being loaded.
     At(String),
     Done(thread::Result<Result<Vec<Loaded>, ScenarioError>>),
@@ -206,14 +206,14 @@ pub fn load(
             loaded
         }));
         // Nobody takes it if the user has left.
-        let _ = give.send(News::Done(done));
+        let _ = give.send(LoadNews::Done(done));
     });
     let mut at = String::new();
     loop {
         match take.recv_timeout(EVERY) {
-            Ok(News::At(now)) => at = now,
-            Ok(News::Done(Ok(loaded))) => return loaded,
-            Ok(News::Done(Err(panic))) => resume_unwind(panic),
+            Ok(LoadNews::At(now)) => at = now,
+            Ok(LoadNews::Done(Ok(loaded))) => return loaded,
+            Ok(LoadNews::Done(Err(panic))) => resume_unwind(panic),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return Err(ScenarioError::Stopped { during: at }),
         }
@@ -238,11 +238,11 @@ fn load_all(
     scenarios: &[Scenario],
     shelves: &mut Shelves,
     stop: &Stop,
-    news: &Sender<News>,
+    news: &Sender<LoadNews>,
 ) -> Result<Vec<Loaded>, ScenarioError> {
     let at = |what: String| {
         // Nobody takes it if the user has left.
-        let _ = news.send(News::At(what));
+        let _ = news.send(LoadNews::At(what));
         if stop.is_set() { Err(ScenarioError::Stopped { during: String::new() }) } else { Ok(()) }
     };
     let Shelves { tables, routings, blueprints, user_planes, applications } = shelves;
@@ -276,7 +276,7 @@ fn load_all(
             let key = (scenario.function.clone(), scenario.nic.ports);
             let application = applications.get(key, |(spec, ports)| {
                 at("rules, strings and tables of the function".into())?;
-                Application::build(spec, *ports, &table, stop)
+                LoadedFunction::build(spec, *ports, &table, stop)
             })?;
             let blueprint = blueprints.get((source, table_key), |(source, _)| {
                 at(describe(source))?;
@@ -327,7 +327,7 @@ fn frames_fit(scenario: &Scenario, blueprint: &Blueprint) -> Result<(), Scenario
         return Ok(());
     }
     let page = match buffer.allocation {
-        Allocation::Fixed | Allocation::Piecewise
+        BufferAllocation::Fixed | BufferAllocation::Piecewise
             if buffer.page.map_or(buffer.allocation.usual_page(), Size::bytes) < frame =>
         {
             let page = Size::from_bytes(frame.next_power_of_two());

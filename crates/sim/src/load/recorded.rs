@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use functions::chain::SITES_A_MEMBER;
 use functions::trace::{Dependence, RecordedWork, TraceStep};
-use functions::{Recorded, Trace};
+use functions::{RecordedProgram, Trace};
 use probe::{Access, Ref, RegionId, RegionSpec, Sharing};
 use serde::Serialize;
-use traffic::{Place, RecordedKind, Recording, Stop};
+use traffic::{RecordedKind, RecordedPlace, Recording, Stop};
 use units::LINE_BYTES;
 
 use crate::scenario::files::file_name;
@@ -33,14 +33,14 @@ impl TraceSpec {
     }
 
     /// Tables of the function out of a recording, with `sites` places in the program.
-    fn recorded(&self, recording: &Recording, sites: u16) -> Recorded {
+    fn recorded(&self, recording: &Recording, sites: u16) -> RecordedProgram {
         let regions = recording.regions.iter().enumerate().map(|(i, region)| RegionSpec {
             id: RegionId(RegionId::FIRST_TABLE.0 + i as u16),
             name: region.name.clone(),
             bytes: region.bytes,
             sharing: if region.shared { Sharing::Shared } else { Sharing::PerCore },
         });
-        let mut made = Recorded { regions: regions.collect(), ..Recorded::default() };
+        let mut made = RecordedProgram { regions: regions.collect(), ..RecordedProgram::default() };
         // Spread so that a packet's instructions are the whole number nearest to what is asked for.
         let per_reference = if recording.instructions() == 0 { self.instructions_per_reference } else { 0.0 };
         for (index, packet) in recording.packets.iter().enumerate().skip(self.skip as usize) {
@@ -114,11 +114,11 @@ impl TraceSpec {
     }
 }
 
-fn located(place: Place) -> (RegionId, u64) {
+fn located(place: RecordedPlace) -> (RegionId, u64) {
     match place {
-        Place::Packet(offset) => (RegionId::PACKET, offset.into()),
-        Place::Mbuf(offset) => (RegionId::MBUF, offset.into()),
-        Place::Region(index, offset) => (RegionId(RegionId::FIRST_TABLE.0 + index), offset),
+        RecordedPlace::Packet(offset) => (RegionId::PACKET, offset.into()),
+        RecordedPlace::Mbuf(offset) => (RegionId::MBUF, offset.into()),
+        RecordedPlace::Region(index, offset) => (RegionId(RegionId::FIRST_TABLE.0 + index), offset),
     }
 }
 
@@ -187,11 +187,11 @@ pub fn describe(path: &Path, stop: &Stop) -> Result<Description, ScenarioError> 
         ..DescribedPlace::default()
     }));
     let mut lines = vec![HashSet::new(); recording.regions.len()];
-    let mut count = |place: Place, stores: bool, bytes: u16| {
+    let mut count = |place: RecordedPlace, stores: bool, bytes: u16| {
         let index = match place {
-            Place::Packet(_) => 0,
-            Place::Mbuf(_) => 1,
-            Place::Region(index, offset) => {
+            RecordedPlace::Packet(_) => 0,
+            RecordedPlace::Mbuf(_) => 1,
+            RecordedPlace::Region(index, offset) => {
                 let last = offset + u64::from(bytes) - 1;
                 lines[usize::from(index)].extend(offset / LINE_BYTES..=last / LINE_BYTES);
                 2 + usize::from(index)

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use functions::upf::{Action, Capacity, Direction, Far, Pdr, Qer, Session, Urr, parse_sessions};
+use functions::upf::{Action, Capacity, Direction, Far, Pdr, PduSession, Qer, Urr, parse_sessions};
 use functions::{Function, Upf};
 use packet::Prefix;
 use traffic::mobile::{Mobile, Subscriber, read_sessions};
@@ -90,7 +90,7 @@ impl UserPlane {
 fn build(
     spec: &UserPlaneSpec,
     room: Capacity,
-    sessions: impl Iterator<Item = Session>,
+    sessions: impl Iterator<Item = PduSession>,
     subscribers: &mut Vec<Subscriber>,
 ) -> Result<Upf, ScenarioError> {
     let mut upf = Upf::new(&spec.processing, room).map_err(ScenarioError::UserPlane)?;
@@ -115,7 +115,7 @@ fn build(
 }
 
 /// Where the rules of sessions point to, each network once.
-fn far_ends(sessions: &[Session]) -> Vec<Prefix> {
+fn far_ends(sessions: &[PduSession]) -> Vec<Prefix> {
     let filters = sessions.iter().flat_map(|s| &s.pdrs).flat_map(|p| &p.filters);
     let mut all: Vec<Prefix> = filters.filter_map(|f| f.remote).collect();
     all.sort_unstable();
@@ -124,7 +124,7 @@ fn far_ends(sessions: &[Session]) -> Vec<Prefix> {
 }
 
 /// A session that lets everything pass, for a UE of a capture.
-fn learnt(seid: u64, of: &Subscriber) -> Session {
+fn learnt(seid: u64, of: &Subscriber) -> PduSession {
     let rule = |id: u16, direction: Direction| Pdr {
         id,
         precedence: 255,
@@ -136,7 +136,7 @@ fn learnt(seid: u64, of: &Subscriber) -> Session {
         urrs: vec![1],
     };
     let to_access = Action::ToAccess { peer: of.peer, teid: of.downlink_teid, qfi: of.qfi };
-    Session {
+    PduSession {
         seid,
         ue_v4: of.v4,
         ue_v6: of.v6,

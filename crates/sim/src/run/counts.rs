@@ -3,10 +3,10 @@
 //! A counter more of a component is a field of the component's own counters. A component more has three lines here: its
 //! field, where it is read, and the difference.
 
-use functions::Share;
+use functions::MemberTotals;
 use functions::upf::FlowCounters;
 use machine::buffer::BufferCounters;
-use machine::dram::{DramCounters, Work};
+use machine::dram::{DramCounters, EnergyEvents};
 use machine::memory::{
     ApplicationState, ClassCounters, CopyCounters, EngineCounters, LevelCounters, MemoryCounters, SnoopCounters,
     SocketCounters, StackedCounters, TailCounters,
@@ -21,7 +21,7 @@ use crate::server::{CoreCounters, Server};
 
 /// The counts of a server, `A` of each application that the LLC tells apart.
 #[derive(Clone, Debug)]
-pub struct Counts<A = ApplicationFound> {
+pub struct ServerCounts<A = ApplicationFound> {
     /// When they were read, or the time between.
     pub span: Ps,
     /// Memory.
@@ -43,7 +43,7 @@ pub struct Counts<A = ApplicationFound> {
     /// DRAM.
     pub dram: DramCounters,
     /// What DRAM did that takes energy.
-    pub dram_work: Work,
+    pub dram_work: EnergyEvents,
     /// Cores.
     pub cores: Vec<CoreCounters>,
     /// Payload bytes over PCIe: to the host, from the host.
@@ -57,7 +57,7 @@ pub struct Counts<A = ApplicationFound> {
     /// The packet buffer; none where packets lie in their mbufs.
     pub buffer: Option<BufferCounters>,
     /// Of a chain, what each member did; none of a function alone.
-    pub members: Vec<Share>,
+    pub members: Vec<MemberTotals>,
     /// The user plane's flow tables, all cores together; none without them.
     pub flow_tables: Option<FlowCounters>,
     /// Each of the scenario's neighbours.
@@ -66,11 +66,11 @@ pub struct Counts<A = ApplicationFound> {
     pub llc_lines: [u64; 4],
 }
 
-impl Counts<ApplicationState> {
+impl ServerCounts<ApplicationState> {
     /// What `server` has counted so far.
-    pub(crate) fn of(server: &Server) -> Counts<ApplicationState> {
+    pub(crate) fn of(server: &Server) -> ServerCounts<ApplicationState> {
         let memory = server.memory();
-        Counts {
+        ServerCounts {
             span: server.now(),
             memory: memory.counters(),
             classes: [RX_CLASS, WORK_CLASS].map(|clos| memory.class(clos).llc),
@@ -96,10 +96,10 @@ impl Counts<ApplicationState> {
     }
 
     /// What was counted since `from`, an earlier state of the same server.
-    pub(crate) fn since(&self, from: &Counts<ApplicationState>) -> Counts {
+    pub(crate) fn since(&self, from: &ServerCounts<ApplicationState>) -> ServerCounts {
         let to = self;
         let pair = |to: (u64, u64), from: (u64, u64)| (to.0 - from.0, to.1 - from.1);
-        Counts {
+        ServerCounts {
             span: to.span.since(from.span),
             memory: to.memory - from.memory,
             classes: std::array::from_fn(|i| to.classes[i] - from.classes[i]),

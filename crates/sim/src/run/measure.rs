@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use machine::dram::Work;
+use machine::dram::EnergyEvents;
 use stats::{Attribution, BatchMeans, Histogram, Latency, Ratio, Reason};
 use units::{PacketId, Ps};
 
-use crate::server::{Departure, Fate, Observer};
+use crate::server::{Departure, DepartureObserver, PacketFate};
 
 /// Frame sizes in classes, upper bounds in bytes without FCS.
 pub const CLASSES: [(&str, u32); 4] = [("<=64 B", 64), ("65-576 B", 576), ("577-1499 B", 1499), (">=1500 B", u32::MAX)];
@@ -59,7 +59,7 @@ pub struct Activity {
     /// Lines read from and written to DRAM.
     pub dram_lines: u64,
     /// What DRAM did that takes energy.
-    pub dram_work: Work,
+    pub dram_work: EnergyEvents,
     /// Time in bursts, summed over the cores.
     pub busy: Ps,
     /// Packets in the receive rings at the end of each stretch, summed.
@@ -122,9 +122,9 @@ pub struct Measure {
     /// See `begin`.
     pub end: Ps,
     /// Packets, and their bytes on the wire (L1) and with FCS (L2): offered and carried.
-    pub offered: Counted,
+    pub offered: PacketTally,
     /// See `offered`.
-    pub carried: Counted,
+    pub carried: PacketTally,
     /// Packets by what they were lost for.
     pub lost: BTreeMap<&'static str, u64>,
     /// Packets by why the function rejected them.
@@ -153,7 +153,7 @@ pub struct Measure {
 
 /// Packets and bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct PacketTally {
     /// Packets.
     pub packets: u64,
     /// Bytes with FCS, preamble and gap.
@@ -162,7 +162,7 @@ pub struct Counted {
     pub l2_bytes: u64,
 }
 
-impl Counted {
+impl PacketTally {
     fn add(&mut self, frame_bytes: u32) {
         let l2 = (u64::from(frame_bytes) + packet::ETHERNET_FCS_BYTES).max(packet::MIN_FRAME_BYTES);
         self.packets += 1;
@@ -179,8 +179,8 @@ impl Measure {
             first: PacketId(first),
             begin,
             end: begin,
-            offered: Counted::default(),
-            carried: Counted::default(),
+            offered: PacketTally::default(),
+            carried: PacketTally::default(),
             lost: BTreeMap::new(),
             rejected: BTreeMap::new(),
             sojourn: Latency::new(),
@@ -229,7 +229,7 @@ impl Measure {
             frame_bytes: d.frame_bytes,
             core: d.core.0,
             port: match d.fate {
-                Fate::Sent(port) => Some(port.0),
+                PacketFate::Sent(port) => Some(port.0),
                 _ => None,
             },
             verdict,
@@ -244,7 +244,7 @@ impl Measure {
     }
 }
 
-impl Observer for Measure {
+impl DepartureObserver for Measure {
     fn departure(&mut self, d: &Departure) {
         if d.packet < self.first {
             return;
@@ -254,7 +254,7 @@ impl Observer for Measure {
         let interval = self.interval_of(d.arrival);
         interval.offered += 1;
         match d.fate {
-            Fate::Sent(_) => {
+            PacketFate::Sent(_) => {
                 interval.carried += 1;
                 interval.sojourn_sum += u128::from(d.sojourn.0);
                 self.carried.add(d.frame_bytes);
@@ -270,12 +270,12 @@ impl Observer for Measure {
                 self.classes[class].attribution += d.attribution;
                 self.keep(d, "sent");
             }
-            Fate::Rejected(reason) => {
+            PacketFate::Rejected(reason) => {
                 self.loss.record(0.0, 1.0);
                 *self.rejected.entry(reason.name()).or_default() += 1;
                 self.keep(d, reason.name());
             }
-            Fate::Lost(loss) => {
+            PacketFate::Lost(loss) => {
                 interval.lost += 1;
                 self.loss.record(1.0, 1.0);
                 *self.lost.entry(loss.name()).or_default() += 1;

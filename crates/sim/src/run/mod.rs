@@ -23,10 +23,10 @@ use traffic::Load;
 use units::{Ps, Rate};
 
 use crate::load::{InputFile, Loaded, Routing, Stock, load};
-use crate::run::schedule::{Stage, Watch};
+use crate::run::schedule::{ProgressWatch, Stage};
 use crate::run::search::{Bisection, sufficient_packets, trial_packets};
-use crate::run::simulate::{Measured, Setup};
-use crate::scenario::{Scenario, ScenarioError, Search};
+use crate::run::simulate::{Measured, SimulationSetup};
+use crate::scenario::{RateSearch, Scenario, ScenarioError};
 
 /// Where a run is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl Trial {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SearchOutcome {
     /// What was searched for.
-    pub kind: Search,
+    pub kind: RateSearch,
     /// The loss that passes.
     pub loss_limit: f64,
     /// The highest share of line rate that passed; 0 if none did.
@@ -137,7 +137,7 @@ pub struct RunResult {
 
 /// How scenarios are run. Results depend on `same_packets` alone.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct RunOptions {
     /// Simulations at a time, at least 1.
     pub threads: usize,
     /// Whether all are to be measured from the same packet on, for comparisons: where their warm-ups end at
@@ -145,25 +145,25 @@ pub struct Options {
     pub same_packets: bool,
 }
 
-impl Default for Options {
+impl Default for RunOptions {
     /// As many threads as there are cores.
-    fn default() -> Options {
-        Options { threads: std::thread::available_parallelism().map_or(1, usize::from), same_packets: false }
+    fn default() -> RunOptions {
+        RunOptions { threads: std::thread::available_parallelism().map_or(1, usize::from), same_packets: false }
     }
 }
 
 /// A simulation of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Part {
+struct RunPart {
     scenario: usize,
-    kind: Kind,
+    kind: PartKind,
     /// The share of line rate that is offered, as bits (the shares of a search are halves of halves, so equal ones
     /// are equal); [`None`] for the scenario's own rate.
     share: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum PartKind {
     Trial,
     /// At the scenario's rate, or the one that was found.
     Run,
@@ -173,7 +173,7 @@ enum Kind {
 }
 
 /// What came of a part, and when on the host.
-struct Outcome {
+struct PartOutcome {
     measured: Result<Measured, ScenarioError>,
     began: Instant,
     ended: Instant,
@@ -186,7 +186,7 @@ struct Outcome {
 /// Input that cannot be read, a machine or traffic that cannot be, [`ScenarioError::Stopped`] while loading.
 pub fn run(
     scenario: &Scenario,
-    options: Options,
+    options: RunOptions,
     progress: &mut dyn FnMut(&Progress) -> bool,
 ) -> Result<RunResult, ScenarioError> {
     let results = run_all(std::slice::from_ref(scenario), options, progress)?;
@@ -199,7 +199,7 @@ pub fn run(
 /// As [`run`], for the first scenario that has one.
 pub fn run_all(
     scenarios: &[Scenario],
-    options: Options,
+    options: RunOptions,
     progress: &mut dyn FnMut(&Progress) -> bool,
 ) -> Result<Vec<RunResult>, ScenarioError> {
     run_from(&Arc::new(Stock::new()), scenarios, options, progress)
@@ -212,7 +212,7 @@ pub fn run_all(
 pub fn run_from(
     stock: &Arc<Stock>,
     scenarios: &[Scenario],
-    options: Options,
+    options: RunOptions,
     progress: &mut dyn FnMut(&Progress) -> bool,
 ) -> Result<Vec<RunResult>, ScenarioError> {
     let started = Instant::now();
@@ -220,15 +220,15 @@ pub fn run_from(
         progress(&Progress { phase: "load".into(), done: 0, total: 1, note: what.into() })
     })?;
     let load_s = started.elapsed().as_secs_f64();
-    let plans = scenarios.iter().zip(&loaded).enumerate().map(|(i, (s, l))| Plan::new(i, s, l));
-    let plans: Vec<Plan> = plans.collect::<Result<_, _>>()?;
+    let plans = scenarios.iter().zip(&loaded).enumerate().map(|(i, (s, l))| ScenarioPlan::new(i, s, l));
+    let plans: Vec<ScenarioPlan> = plans.collect::<Result<_, _>>()?;
     let (mut outcomes, stopped) = schedule::run(
         options.threads,
         |known| wanted(&plans, known, options),
         |part, watch| {
             let began = Instant::now();
             let measured = plans[part.scenario].simulate(part, watch);
-            Outcome { measured, began, ended: Instant::now() }
+            PartOutcome { measured, began, ended: Instant::now() }
         },
         &mut |stages| progress(&described(&plans, stages)),
     );
@@ -237,10 +237,10 @@ pub fn run_from(
     results.collect()
 }
 
-type Outcomes = BTreeMap<Part, Outcome>;
+type Outcomes = BTreeMap<RunPart, PartOutcome>;
 
 /// The parts that are wanted, the most urgent first; none after an error.
-fn wanted(plans: &[Plan], known: &Outcomes, options: Options) -> Vec<Part> {
+fn wanted(plans: &[ScenarioPlan], known: &Outcomes, options: RunOptions) -> Vec<RunPart> {
     if known.values().any(|o| o.measured.is_err()) {
         return Vec::new();
     }
@@ -253,17 +253,17 @@ fn wanted(plans: &[Plan], known: &Outcomes, options: Options) -> Vec<Part> {
                 // Trials that may not be wanted are begun only where a core would idle.
                 let idle = std::thread::available_parallelism().map_or(1, NonZero::get);
                 let shares = search.ahead(options.threads.clamp(1, idle)).into_iter();
-                let mut trials = shares.map(|share| plan.part(Kind::Trial, Some(share)));
+                let mut trials = shares.map(|share| plan.part(PartKind::Trial, Some(share)));
                 sure.extend(trials.next());
                 perhaps.extend(trials);
             }
         }
         let curve = plan.scenario.run.curve.iter().enumerate();
-        sure.extend(curve.map(|(i, share)| plan.part(Kind::Curve(i), Some(*share))));
+        sure.extend(curve.map(|(i, share)| plan.part(PartKind::Curve(i), Some(*share))));
     }
     if let Some(packets) = warmup_of_all(plans, known, options) {
         for plan in plans.iter().filter(|p| p.ran(known).is_some_and(|m| m.warmup.packets < packets)) {
-            sure.extend(plan.run_part(known).map(|run| Part { kind: Kind::Again(packets), ..run }));
+            sure.extend(plan.run_part(known).map(|run| RunPart { kind: PartKind::Again(packets), ..run }));
         }
     }
     sure.extend(perhaps);
@@ -273,23 +273,23 @@ fn wanted(plans: &[Plan], known: &Outcomes, options: Options) -> Vec<Part> {
 
 /// The warm-up that all need to be measured from the same packet on, if not all have it; [`None`] too as long as not
 /// all have run.
-fn warmup_of_all(plans: &[Plan], known: &Outcomes, options: Options) -> Option<u64> {
+fn warmup_of_all(plans: &[ScenarioPlan], known: &Outcomes, options: RunOptions) -> Option<u64> {
     let packets: Vec<u64> = plans.iter().map(|p| Some(p.ran(known)?.warmup.packets)).collect::<Option<_>>()?;
     let most = *packets.iter().max()?;
     (options.same_packets && packets.iter().any(|n| *n < most)).then_some(most)
 }
 
 /// What is under way, by the oldest part of it.
-fn described(plans: &[Plan], stages: &[Stage<Part>]) -> Progress {
+fn described(plans: &[ScenarioPlan], stages: &[Stage<RunPart>]) -> Progress {
     let Some(first) = stages.first() else {
         return Progress { phase: "run".into(), done: 0, total: 0, note: String::new() };
     };
     let share = first.key.share.map_or(0.0, f64::from_bits);
     let phase = match first.key.kind {
-        Kind::Run | Kind::Again(_) if first.warming => "warm-up".to_string(),
-        Kind::Run | Kind::Again(_) => "run".to_string(),
-        Kind::Trial => format!("trial at {:.2} %", share * 100.0),
-        Kind::Curve(i) => format!("curve {}/{}", i + 1, plans[first.key.scenario].scenario.run.curve.len()),
+        PartKind::Run | PartKind::Again(_) if first.warming => "warm-up".to_string(),
+        PartKind::Run | PartKind::Again(_) => "run".to_string(),
+        PartKind::Trial => format!("trial at {:.2} %", share * 100.0),
+        PartKind::Curve(i) => format!("curve {}/{}", i + 1, plans[first.key.scenario].scenario.run.curve.len()),
     };
     let mut note = Vec::new();
     if plans.len() > 1 {
@@ -302,7 +302,7 @@ fn described(plans: &[Plan], stages: &[Stage<Part>]) -> Progress {
 }
 
 /// A scenario that is ready to be simulated.
-struct Plan<'a> {
+struct ScenarioPlan<'a> {
     index: usize,
     scenario: &'a Scenario,
     loaded: &'a Loaded,
@@ -310,10 +310,10 @@ struct Plan<'a> {
     trial_packets: u64,
 }
 
-impl Plan<'_> {
-    fn new<'a>(index: usize, scenario: &'a Scenario, loaded: &'a Loaded) -> Result<Plan<'a>, ScenarioError> {
+impl ScenarioPlan<'_> {
+    fn new<'a>(index: usize, scenario: &'a Scenario, loaded: &'a Loaded) -> Result<ScenarioPlan<'a>, ScenarioError> {
         let trial_packets = trial_packets(scenario, &loaded.blueprint);
-        let plan = Plan { index, scenario, loaded, line: scenario.nic.rate, trial_packets };
+        let plan = ScenarioPlan { index, scenario, loaded, line: scenario.nic.rate, trial_packets };
         let share = plan.share(&scenario.traffic.offered(plan.line))?;
         if share > 1.0 + 1e-9 {
             return Err(ScenarioError::Value {
@@ -335,18 +335,18 @@ impl Plan<'_> {
         Ok(pps * self.loaded.blueprint.mean_size().l1 * 8.0 / (self.line.gbps() * 1e9))
     }
 
-    fn part(&self, kind: Kind, share: Option<f64>) -> Part {
-        Part { scenario: self.index, kind, share: share.map(f64::to_bits) }
+    fn part(&self, kind: PartKind, share: Option<f64>) -> RunPart {
+        RunPart { scenario: self.index, kind, share: share.map(f64::to_bits) }
     }
 
     /// The run, once it is known at which rate; before that where the search for it is.
-    fn run_part(&self, known: &Outcomes) -> Result<Part, Bisection> {
+    fn run_part(&self, known: &Outcomes) -> Result<RunPart, Bisection> {
         let search = match self.scenario.run.search {
-            None => return Ok(self.part(Kind::Run, None)),
+            None => return Ok(self.part(PartKind::Run, None)),
             Some(_) => self.searched(known),
         };
         match search.next {
-            None => Ok(self.part(Kind::Run, Some(self.found(search)))),
+            None => Ok(self.part(PartKind::Run, Some(self.found(search)))),
             Some(_) => Err(search),
         }
     }
@@ -357,7 +357,7 @@ impl Plan<'_> {
 
     fn loss_limit(&self) -> f64 {
         match self.scenario.run.search {
-            Some(Search::Pdr) => self.scenario.run.loss_limit,
+            Some(RateSearch::Pdr) => self.scenario.run.loss_limit,
             _ => 0.0,
         }
     }
@@ -379,32 +379,32 @@ impl Plan<'_> {
     }
 
     fn trial(&self, share: f64, known: &Outcomes) -> Option<Trial> {
-        let measured = known.get(&self.part(Kind::Trial, Some(share)))?.measured.as_ref().ok()?;
+        let measured = known.get(&self.part(PartKind::Trial, Some(share)))?.measured.as_ref().ok()?;
         (!measured.partial).then(|| Trial::of(measured, share))
     }
 
-    fn offered(&self, part: Part) -> Load {
+    fn offered(&self, part: RunPart) -> Load {
         match part.share.map(f64::from_bits) {
             None => self.scenario.traffic.offered(self.line),
             Some(share) => Load::LineShare { share, line: self.line },
         }
     }
 
-    fn simulate(&self, part: Part, watch: &Watch) -> Result<Measured, ScenarioError> {
+    fn simulate(&self, part: RunPart, watch: &ProgressWatch) -> Result<Measured, ScenarioError> {
         let packets = match part.kind {
-            Kind::Trial => self.trial_packets,
-            Kind::Curve(_) => self.scenario.run.curve_packets,
-            Kind::Run | Kind::Again(_) => self.scenario.run.packets,
+            PartKind::Trial => self.trial_packets,
+            PartKind::Curve(_) => self.scenario.run.curve_packets,
+            PartKind::Run | PartKind::Again(_) => self.scenario.run.packets,
         };
         let scenario = &self.scenario_of(part);
-        let setup = Setup { scenario, function: &self.loaded.function, blueprint: &self.loaded.blueprint };
+        let setup = SimulationSetup { scenario, function: &self.loaded.function, blueprint: &self.loaded.blueprint };
         setup.simulate(&self.offered(part), packets, watch)
     }
 
     /// The scenario that gives `part` again when it is run alone.
-    fn scenario_of(&self, part: Part) -> Scenario {
+    fn scenario_of(&self, part: RunPart) -> Scenario {
         let mut scenario = self.scenario.clone();
-        if let Kind::Again(warmup) = part.kind {
+        if let PartKind::Again(warmup) = part.kind {
             scenario.run.warmup = Some(warmup);
         }
         scenario
@@ -417,9 +417,9 @@ impl Plan<'_> {
         stopped: bool,
         load_s: f64,
     ) -> Result<RunResult, ScenarioError> {
-        let own = |part: &Part| part.scenario == self.index;
+        let own = |part: &RunPart| part.scenario == self.index;
         if let Some(failed) = outcomes.iter().find(|(part, o)| own(part) && o.measured.is_err()).map(|(part, _)| *part)
-            && let Some(Outcome { measured: Err(error), .. }) = outcomes.remove(&failed)
+            && let Some(PartOutcome { measured: Err(error), .. }) = outcomes.remove(&failed)
         {
             return Err(error);
         }
@@ -445,17 +445,17 @@ impl Plan<'_> {
             }
         });
         let point = |(i, share): (usize, &f64)| {
-            let measured = outcomes.get(&self.part(Kind::Curve(i), Some(*share)))?.measured.as_ref().ok()?;
+            let measured = outcomes.get(&self.part(PartKind::Curve(i), Some(*share)))?.measured.as_ref().ok()?;
             (!measured.partial).then(|| Trial::of(measured, *share))
         };
         let curve = self.scenario.run.curve.iter().enumerate().filter_map(point).collect();
         // A search that was stopped has not come to its run: this one ends before it begins.
         let mut part = match self.run_part(outcomes) {
             Ok(part) => part,
-            Err(search) => self.part(Kind::Run, Some(self.found(search))),
+            Err(search) => self.part(PartKind::Run, Some(self.found(search))),
         };
         if let Some(warmup) = again
-            && let last = (Part { kind: Kind::Again(warmup), ..part })
+            && let last = (RunPart { kind: PartKind::Again(warmup), ..part })
             && outcomes.get(&last).is_some_and(|o| !stopped || o.measured.as_ref().is_ok_and(|m| !m.partial))
         {
             part = last;
@@ -463,7 +463,7 @@ impl Plan<'_> {
         let (measured, run_wall_s) = match outcomes.remove(&part) {
             Some(outcome) => (outcome.measured?, outcome.ended.duration_since(outcome.began).as_secs_f64()),
             None => {
-                let watch = Watch::default();
+                let watch = ProgressWatch::default();
                 watch.stop();
                 (self.simulate(part, &watch)?, 0.0)
             }

@@ -11,9 +11,9 @@ use std::collections::HashMap;
 
 use engine::Seed;
 use machine::MachineError;
-use machine::buffer::{Allocation, BufferSpec, RowSeries, RowWindow};
+use machine::buffer::{BufferAllocation, BufferSpec, RowSeries, RowWindow};
 use machine::dram::map::Decoder;
-use machine::dram::{DramSpec, Part};
+use machine::dram::{DramPart, DramSpec};
 use serde_json::{Value, json};
 use units::{LINE_BYTES, Line, Ps, Size};
 
@@ -21,7 +21,7 @@ use crate::load::Loaded;
 use crate::run::simulate::advance;
 use crate::run::steer::Steer;
 use crate::scenario::{Scenario, ScenarioError};
-use crate::server::{Departure, Fate, Observer, Pause, Server};
+use crate::server::{Departure, DepartureObserver, PacketFate, Pause, Server};
 
 /// References of the heat map, and its columns and bands.
 const SHOWN: usize = 24_000;
@@ -52,10 +52,10 @@ pub fn rows(
     let own = scenario.buffer.as_ref().map(|buffer| buffer.allocation);
     let mut found = Vec::new();
     let mut notes = Vec::new();
-    for allocation in std::iter::once(None).chain(Allocation::ALL.map(Some)) {
+    for allocation in std::iter::once(None).chain(BufferAllocation::ALL.map(Some)) {
         let mut changed = scenario.clone();
         changed.buffer = allocation.map(|allocation| of(&base, allocation, own));
-        let name = allocation.map_or("mbufs", Allocation::name);
+        let name = allocation.map_or("mbufs", BufferAllocation::name);
         let measured = measure(&changed, loaded, &places, window, packets, go_on);
         let mut row = match measured {
             Ok(Some(row)) => row,
@@ -108,14 +108,14 @@ fn as_large_as_the_pool(scenario: &Scenario, longest: u32) -> BufferSpec {
 
 /// `base` with another allocation than the scenario's own, which has pages that hold a packet, and begins in random order
 /// where packets take what is free, as after a long time.
-fn of(base: &BufferSpec, allocation: Allocation, own: Option<Allocation>) -> BufferSpec {
+fn of(base: &BufferSpec, allocation: BufferAllocation, own: Option<BufferAllocation>) -> BufferSpec {
     let mut spec = BufferSpec { allocation, ..base.clone() };
     if own == Some(allocation) {
         return spec;
     }
-    spec.shuffled = matches!(allocation, Allocation::Fixed | Allocation::Cells);
+    spec.shuffled = matches!(allocation, BufferAllocation::Fixed | BufferAllocation::Cells);
     let page = spec.page.map_or(allocation.usual_page(), Size::bytes);
-    if page < spec.longest.bytes() && matches!(allocation, Allocation::Fixed | Allocation::Piecewise) {
+    if page < spec.longest.bytes() && matches!(allocation, BufferAllocation::Fixed | BufferAllocation::Piecewise) {
         spec.page = Some(Size::from_bytes(spec.longest.bytes().next_power_of_two()));
     }
     spec
@@ -144,7 +144,7 @@ fn measure(
     let windows = || -> Result<_, MachineError> {
         Ok([RowWindow::new(window)?, RowWindow::new(window)?, RowWindow::new(window)?])
     };
-    let mut seen = Seen {
+    let mut seen = SeenRows {
         places,
         windows: windows()?,
         ids: HashMap::new(),
@@ -213,7 +213,7 @@ impl Places {
     fn new(dram: &DramSpec) -> Result<Places, MachineError> {
         let channels = u64::from(dram.channels);
         let Some((controller, mut standard)) =
-            dram.controller.as_ref().zip(dram.standard.as_ref().and_then(Part::standard))
+            dram.controller.as_ref().zip(dram.standard.as_ref().and_then(DramPart::standard))
         else {
             return Ok(Places { row_bytes: dram.row.bytes(), channels, of: Of::Banks });
         };
@@ -239,7 +239,7 @@ impl Places {
     }
 }
 
-struct Seen<'a> {
+struct SeenRows<'a> {
     places: &'a Places,
     /// Input, output, both.
     windows: [RowWindow; 3],
@@ -253,7 +253,7 @@ struct Seen<'a> {
     rejected: u64,
 }
 
-impl Seen<'_> {
+impl SeenRows<'_> {
     /// References by time and place, rows being as wide as those of all channels together; and how many such rows.
     fn heat(&self) -> (RowSeries, u64) {
         let lines = (self.places.row_bytes / LINE_BYTES).max(1) * self.places.channels;
@@ -266,13 +266,13 @@ impl Seen<'_> {
     }
 }
 
-impl Observer for Seen<'_> {
+impl DepartureObserver for SeenRows<'_> {
     fn departure(&mut self, departure: &Departure) {
         if self.counts {
             match departure.fate {
-                Fate::Sent(_) => self.sent += 1,
-                Fate::Lost(_) => self.lost += 1,
-                Fate::Rejected(_) => self.rejected += 1,
+                PacketFate::Sent(_) => self.sent += 1,
+                PacketFate::Lost(_) => self.lost += 1,
+                PacketFate::Rejected(_) => self.rejected += 1,
             }
         }
     }

@@ -22,14 +22,14 @@ const EVERY: Duration = Duration::from_millis(50);
 
 /// How far a piece of work is, and whether it is to end early. Seen by its worker and by the caller.
 #[derive(Debug, Default)]
-pub struct Watch {
+pub struct ProgressWatch {
     done: AtomicU64,
     total: AtomicU64,
     warming: AtomicBool,
     stop: AtomicBool,
 }
 
-impl Watch {
+impl ProgressWatch {
     /// The worker has done `done` of `total`; of its warm-up, if `warming`.
     pub fn tell(&self, done: u64, total: u64, warming: bool) {
         self.done.store(done, Ordering::Relaxed);
@@ -69,13 +69,13 @@ pub struct Stage<K> {
 pub fn run<K: Copy + Ord + Send, R: Send>(
     threads: usize,
     wanted: impl Fn(&BTreeMap<K, R>) -> Vec<K>,
-    work: impl Fn(K, &Watch) -> R + Sync,
+    work: impl Fn(K, &ProgressWatch) -> R + Sync,
     tell: &mut dyn FnMut(&[Stage<K>]) -> bool,
 ) -> (BTreeMap<K, R>, bool) {
     let mut results = BTreeMap::new();
     let mut stopped = false;
     let mut panicked: Option<Box<dyn Any + Send>> = None;
-    let mut running: Vec<(K, Arc<Watch>)> = Vec::new();
+    let mut running: Vec<(K, Arc<ProgressWatch>)> = Vec::new();
     thread::scope(|scope| {
         let (give, take) = channel();
         loop {
@@ -89,7 +89,7 @@ pub fn run<K: Copy + Ord + Send, R: Send>(
                     if results.contains_key(&key) || running.iter().any(|(k, _)| *k == key) {
                         continue;
                     }
-                    let watch = Arc::new(Watch::default());
+                    let watch = Arc::new(ProgressWatch::default());
                     running.push((key, watch.clone()));
                     let (give, work) = (give.clone(), &work);
                     scope.spawn(move || {
@@ -115,7 +115,7 @@ pub fn run<K: Copy + Ord + Send, R: Send>(
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            let stage = |(key, watch): &(K, Arc<Watch>)| Stage {
+            let stage = |(key, watch): &(K, Arc<ProgressWatch>)| Stage {
                 key: *key,
                 done: watch.done.load(Ordering::Relaxed),
                 total: watch.total.load(Ordering::Relaxed),

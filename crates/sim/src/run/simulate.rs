@@ -23,12 +23,12 @@ use stats::{BatchMeans, mser5};
 use traffic::{Blueprint, Load};
 use units::Ps;
 
-use crate::run::counts::Counts;
+use crate::run::counts::ServerCounts;
 use crate::run::measure::{Activity, Measure};
-use crate::run::schedule::Watch;
+use crate::run::schedule::ProgressWatch;
 use crate::run::steer::{ControlInterval, Steer};
 use crate::scenario::{Scenario, ScenarioError};
-use crate::server::{Departure, Fate, Loss, Observer, Pause, Server};
+use crate::server::{Departure, DepartureObserver, Loss, PacketFate, Pause, Server};
 
 /// Events between two looks at whether to stop.
 const EVENTS_PER_CHECK: usize = 20_000;
@@ -47,7 +47,7 @@ pub struct Measured {
     /// What was cut before.
     pub warmup: WarmUp,
     /// What the server counted in the measured part: from the end of warm-up to the last departure.
-    pub counts: Counts,
+    pub counts: ServerCounts,
     /// DRAM peak in bytes a second.
     pub dram_peak: f64,
     /// What DRAM controllers did in the measured part; none where DRAM answers at once.
@@ -89,7 +89,7 @@ pub enum WarmUpEnd {
 }
 
 /// What simulations of a scenario share.
-pub struct Setup<'a> {
+pub struct SimulationSetup<'a> {
     /// The machine.
     pub scenario: &'a Scenario,
     /// Clones share its tables.
@@ -98,12 +98,12 @@ pub struct Setup<'a> {
     pub blueprint: &'a Blueprint,
 }
 
-impl Setup<'_> {
+impl SimulationSetup<'_> {
     /// Simulates `packets` packets after warm-up at `load`.
     ///
     /// # Errors
     /// A machine or a load that cannot be.
-    pub fn simulate(&self, load: &Load, packets: u64, watch: &Watch) -> Result<Measured, ScenarioError> {
+    pub fn simulate(&self, load: &Load, packets: u64, watch: &ProgressWatch) -> Result<Measured, ScenarioError> {
         let seed = Seed(self.scenario.run.seed);
         let pps = self.blueprint.packets_per_second(load)?;
         if let Load::Timestamps(speed) = load
@@ -121,7 +121,7 @@ impl Setup<'_> {
 
         let warmup = self.warm_up(&mut server, packets, &mut steer, watch);
         server.mark_dram();
-        let from = Counts::of(&server);
+        let from = ServerCounts::of(&server);
         let first = server.offered();
         server.offer_in_all(first + packets);
         let mut measure = Measure::new(first, server.now(), Ps::from_secs_f64(packets as f64 / pps));
@@ -136,7 +136,7 @@ impl Setup<'_> {
             let pause = Pause { offered: u64::MAX, at: next_sample };
             let more = advance(&mut server, pause, &mut measure, &mut steer);
             if server.now() >= next_sample || !more {
-                let now = Counts::of(&server);
+                let now = ServerCounts::of(&server);
                 measure.activity(last.span, activity(&last, &now, &server));
                 // Intervals may have become longer meanwhile.
                 next_sample = now.span + measure.interval / SAMPLES;
@@ -160,7 +160,7 @@ impl Setup<'_> {
     }
 
     /// Runs `server` until measurement of `packets` packets is to begin. See the module header.
-    fn warm_up(&self, server: &mut Server, packets: u64, steer: &mut Option<Steer>, watch: &Watch) -> WarmUp {
+    fn warm_up(&self, server: &mut Server, packets: u64, steer: &mut Option<Steer>, watch: &ProgressWatch) -> WarmUp {
         let mbufs = u64::from(self.scenario.mempool.size);
         let given = self.scenario.run.warmup;
         let least = given.unwrap_or((packets / 10).max(mbufs.min(packets.saturating_mul(MOST_FOR_THE_POOL))));
@@ -208,7 +208,7 @@ impl Setup<'_> {
 pub(crate) fn advance(
     server: &mut Server,
     pause: Pause,
-    observer: &mut impl Observer,
+    observer: &mut impl DepartureObserver,
     steer: &mut Option<Steer>,
 ) -> bool {
     let Some(steer) = steer else { return server.advance(EVENTS_PER_CHECK, pause, observer) };
@@ -227,21 +227,23 @@ struct Transient {
     refused: u64,
 }
 
-impl Observer for Transient {
+impl DepartureObserver for Transient {
     fn departure(&mut self, d: &Departure) {
         match d.fate {
-            Fate::Sent(_) => self.sojourns.record(d.sojourn.as_ns()),
-            Fate::Lost(Loss::NoRxDescriptor | Loss::NoMbuf | Loss::NicFifoFull | Loss::NoBuffer) => self.refused += 1,
+            PacketFate::Sent(_) => self.sojourns.record(d.sojourn.as_ns()),
+            PacketFate::Lost(Loss::NoRxDescriptor | Loss::NoMbuf | Loss::NicFifoFull | Loss::NoBuffer) => {
+                self.refused += 1
+            }
             _ => {}
         }
     }
 }
 
 /// What a server did between two states, and where its packets and mbufs are at the second.
-fn activity(from: &Counts<ApplicationState>, to: &Counts<ApplicationState>, server: &Server) -> Activity {
+fn activity(from: &ServerCounts<ApplicationState>, to: &ServerCounts<ApplicationState>, server: &Server) -> Activity {
     let llc = to.memory.llc - from.memory.llc;
     let dram = to.dram - from.dram;
-    let busy = |counts: &Counts<ApplicationState>| counts.cores.iter().map(|c| c.busy.0).sum();
+    let busy = |counts: &ServerCounts<ApplicationState>| counts.cores.iter().map(|c| c.busy.0).sum();
     let mbufs = server.mbufs();
     Activity {
         span: to.span.since(from.span),

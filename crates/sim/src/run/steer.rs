@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 
 use control::{Actuator, Allocation, ClassObservation, Counter, Observation, Policy};
 use engine::Seed;
-use policy::baseline::{IatLike, Isolated, Shared, Thresholds};
-use policy::{Allocator, AllocatorSpec, Meter, Outcome, Steering};
+use policy::baseline::{IatLike, Isolated, SharedWays, Thresholds};
+use policy::{Allocator, AllocatorSpec, Meter, Steering, StepOutcome};
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::Pcg64;
@@ -27,7 +27,7 @@ impl PolicySpec {
     fn policy(&self, ways: u32) -> Result<InLoop, ScenarioError> {
         let floors = self.floors(ways);
         Ok(match self.kind {
-            PolicyKind::Shared => InLoop::Shared(Shared::new(floors, self.io_ways)),
+            PolicyKind::Shared => InLoop::Shared(SharedWays::new(floors, self.io_ways)),
             PolicyKind::Isolated => InLoop::Isolated(Isolated::new(floors, self.io_ways)),
             PolicyKind::Thresholds => InLoop::Thresholds(Thresholds::new(floors, self.miss_rate)),
             PolicyKind::Iat => InLoop::Iat(IatLike::new(floors)),
@@ -49,7 +49,7 @@ impl PolicySpec {
 #[derive(Clone)]
 enum InLoop {
     Allocator(Box<Allocator>),
-    Shared(Shared),
+    Shared(SharedWays),
     Isolated(Isolated),
     Thresholds(Thresholds),
     Iat(IatLike),
@@ -141,9 +141,9 @@ impl Steer {
         let now = (server.now(), took, Ps(receiving.iter().map(|c| c.busy.0).sum()));
         let before = std::mem::replace(&mut self.before, now);
         let elapsed = now.0.since(before.0).0 * receiving.len() as u64;
-        let outcome = self.steering.step(&mut Plant { server, profiler: &mut self.profiler });
+        let outcome = self.steering.step(&mut ServerPlant { server, profiler: &mut self.profiler });
         let decided = match &outcome {
-            Outcome::Applied(_, allocation) => allocation.io_ways.map(Cbm::ways),
+            StepOutcome::Applied(_, allocation) => allocation.io_ways.map(Cbm::ways),
             _ => None,
         };
         let value = |c: Counter| c.map(|s| s.value);
@@ -289,12 +289,12 @@ impl Profiler {
 }
 
 /// The server as the loop sees it.
-struct Plant<'a> {
+struct ServerPlant<'a> {
     server: &'a mut Server,
     profiler: &'a mut Profiler,
 }
 
-impl Actuator for Plant<'_> {
+impl Actuator for ServerPlant<'_> {
     type Error = machine::MachineError;
 
     fn observe(&mut self) -> Result<Observation, Self::Error> {

@@ -14,11 +14,11 @@ use units::{Cbm, Clos, LINE_BYTES, Ps};
 
 use crate::load::{self, Loaded, Stock};
 use crate::scenario::{Scenario, ScenarioError};
-use crate::server::{Departure, Observer, Pause, Server};
+use crate::server::{Departure, DepartureObserver, Pause, Server};
 
 /// Running totals of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Totals {
+pub struct ServerTotals {
     /// Simulated time.
     pub now: Ps,
     /// Packets that receiving cores took.
@@ -53,7 +53,7 @@ const EVENTS: usize = 256;
 
 struct Nobody;
 
-impl Observer for Nobody {
+impl DepartureObserver for Nobody {
     fn departure(&mut self, _: &Departure) {}
 }
 
@@ -130,11 +130,11 @@ impl Stepped {
     }
 
     /// What it has done so far.
-    pub fn totals(&self) -> Totals {
+    pub fn totals(&self) -> ServerTotals {
         let server = &self.server;
         let (cores, dram) = (server.cores(), server.memory().dram_counters());
         let counters = server.memory().counters();
-        Totals {
+        ServerTotals {
             now: server.now(),
             received: cores[..server.receiving_cores()].iter().map(|c| c.packets).sum(),
             lost: server.lost(),

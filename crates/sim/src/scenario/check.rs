@@ -7,7 +7,7 @@ use machine::memory::MAX_CORES;
 use units::LINE_BYTES;
 
 use super::clos::{CLASSES, number};
-use super::error::{Found, ScenarioError};
+use super::error::{ScenarioError, ScenarioFaults};
 use super::functions::FunctionKind;
 use super::spec::{RunSpec, Scenario};
 
@@ -17,7 +17,7 @@ const MOST_FRAME_BYTES: u32 = 1538;
 impl Scenario {
     /// Checks what no single component can, and each component: all that is wrong.
     pub(super) fn check(&self, origin: &str) -> Vec<ScenarioError> {
-        let mut found = Found { origin, errors: Vec::new() };
+        let mut found = ScenarioFaults { origin, errors: Vec::new() };
         self.check_traffic(&mut found);
         // Before what hangs on it: a pool for so many cores would be blamed.
         let cores = self.machine.cores;
@@ -35,7 +35,7 @@ impl Scenario {
         found.errors
     }
 
-    fn check_traffic(&self, found: &mut Found) {
+    fn check_traffic(&self, found: &mut ScenarioFaults) {
         let t = &self.traffic;
         let rates = [
             ("load", t.load.is_some()),
@@ -79,7 +79,7 @@ impl Scenario {
     }
 
     /// That the last packet comes before simulated time ends.
-    fn check_span(&self, found: &mut Found) {
+    fn check_span(&self, found: &mut ScenarioFaults) {
         let t = &self.traffic;
         let bits = f64::from(MOST_FRAME_BYTES) * 8.0;
         let line = self.nic.rate.gbps() * 1e9;
@@ -94,7 +94,7 @@ impl Scenario {
         }
     }
 
-    fn check_function(&self, found: &mut Found) {
+    fn check_function(&self, found: &mut ScenarioFaults) {
         let f = &self.function.forward;
         if !(1..=4_000_000).contains(&f.prefixes) {
             found.add("function.forward.prefixes", format!("{}: allowed are 1 to 4000000", f.prefixes));
@@ -133,7 +133,7 @@ impl Scenario {
         }
     }
 
-    fn check_machine(&self, found: &mut Found) {
+    fn check_machine(&self, found: &mut ScenarioFaults) {
         let m = &self.machine;
         found.take(m.memory().check_times("machine"));
         found.take(m.core.check("machine.core"));
@@ -144,7 +144,7 @@ impl Scenario {
         }
     }
 
-    fn check_server(&self, found: &mut Found) {
+    fn check_server(&self, found: &mut ScenarioFaults) {
         found.take(self.nic.check("nic"));
         if let Some(pipeline) = &self.pipeline {
             found.take(pipeline.check("pipeline", self.machine.cores));
@@ -185,7 +185,7 @@ impl Scenario {
 }
 
 impl RunSpec {
-    fn check(&self, found: &mut Found) {
+    fn check(&self, found: &mut ScenarioFaults) {
         if !(1_000..=1_000_000_000_000).contains(&self.packets) {
             found.add("run.packets", format!("{}: allowed are 1000 to 1e12", self.packets));
         }

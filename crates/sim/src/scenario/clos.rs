@@ -38,7 +38,7 @@ pub struct ClosSpec {
 pub(crate) const CLASSES: usize = 16;
 
 /// All classes by number, as `machine.clos` has them.
-pub type Classes = BTreeMap<String, ClosSpec>;
+pub type ClosSpecs = BTreeMap<String, ClosSpec>;
 
 pub(crate) fn number(key: &str) -> Option<u8> {
     // Written otherwise (`01`, `+1`) it would be a class twice.
@@ -46,13 +46,13 @@ pub(crate) fn number(key: &str) -> Option<u8> {
 }
 
 /// The class that names a packet core.
-pub(crate) fn of_core(classes: &Classes, core: u32) -> Option<Clos> {
+pub(crate) fn of_core(classes: &ClosSpecs, core: u32) -> Option<Clos> {
     let (key, _) = classes.iter().find(|(_, class)| class.cores.contains(&core))?;
     number(key).map(Clos)
 }
 
 /// The class of a neighbour.
-pub(crate) fn of_neighbour(classes: &Classes, neighbour: &NeighbourSpec) -> Clos {
+pub(crate) fn of_neighbour(classes: &ClosSpecs, neighbour: &NeighbourSpec) -> Clos {
     let named = classes.iter().find(|(_, class)| class.neighbours.contains(&neighbour.name));
     Clos(named.and_then(|(key, _)| number(key)).unwrap_or(0))
 }

@@ -90,12 +90,12 @@ impl ScenarioError {
 }
 
 /// What is wrong with a scenario.
-pub(super) struct Found<'a> {
+pub(super) struct ScenarioFaults<'a> {
     pub origin: &'a str,
     pub errors: Vec<ScenarioError>,
 }
 
-impl Found<'_> {
+impl ScenarioFaults<'_> {
     pub fn add(&mut self, path: impl Into<String>, message: String) {
         self.errors.push(ScenarioError::Value { origin: self.origin.into(), path: path.into(), message });
     }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use functions::classify::Search;
+use functions::classify::RuleSearch;
 use functions::firewall::FirewallForm;
 use functions::inspect::Method;
 use functions::lookup::Structure;
@@ -194,14 +194,14 @@ pub struct ClassificationSpec {
     /// Made rules, for networks of the routing table; 1 to 1000000.
     pub made: u32,
     /// How rules are searched.
-    pub search: Search,
+    pub search: RuleSearch,
     /// Whether packets that no rule matches are dropped.
     pub drop_unmatched: bool,
 }
 
 impl Default for ClassificationSpec {
     fn default() -> ClassificationSpec {
-        ClassificationSpec { rules: None, made: 1000, search: Search::default(), drop_unmatched: false }
+        ClassificationSpec { rules: None, made: 1000, search: RuleSearch::default(), drop_unmatched: false }
     }
 }
 

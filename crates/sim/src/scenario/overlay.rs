@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use machine::dram::Part;
+use machine::dram::DramPart;
 use machine::nic::{Holders, PipelineSpec};
 use toml::de::{DeTable, DeValue};
 
@@ -159,8 +159,8 @@ const MODULE_CHANNELS: u32 = 2;
 
 /// Gives a machine the DRAM of a part. Its controller stays, and where the part is one of modules so do its channels, each as
 /// many as a module has (two with DDR5). A stack brings its own.
-pub(super) fn apply_standard(merged: &mut toml::Table, part: &Part) -> Result<(), String> {
-    if let Part::Shipped(name) = part
+pub(super) fn apply_standard(merged: &mut toml::Table, part: &DramPart) -> Result<(), String> {
+    if let DramPart::Shipped(name) = part
         && !machine::dram::presets::NAMES.contains(&name.as_str())
     {
         let known = known(&machine::dram::presets::NAMES, name);
@@ -329,7 +329,7 @@ pub(super) fn machine_name(machine: &MachineSpec, usual: &toml::Table) -> String
     // A part goes by its name.
     let told = |machine: &MachineSpec| {
         let mut told = machine.clone();
-        told.dram.standard = told.dram.standard.map(|part| Part::from(part.name()));
+        told.dram.standard = told.dram.standard.map(|part| DramPart::from(part.name()));
         toml::Table::try_from(&told)
     };
     if let Some(preset) = resolve(usual.clone(), usual).scenario

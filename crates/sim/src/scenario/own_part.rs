@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use machine::MachineError;
-use machine::dram::Part;
+use machine::dram::DramPart;
 use machine::dram::standard::Standard;
 
 use super::error::ScenarioError;
@@ -23,7 +23,11 @@ pub(super) fn is_file(value: &str) -> bool {
 ///
 /// # Errors
 /// A file that cannot be read, is no TOML or no standard; one whose numbers contradict each other.
-pub(super) fn taken(settings: &mut toml::Table, origin: &str, folder: &Path) -> Result<Option<Part>, ScenarioError> {
+pub(super) fn taken(
+    settings: &mut toml::Table,
+    origin: &str,
+    folder: &Path,
+) -> Result<Option<DramPart>, ScenarioError> {
     let Some(given) = get_mut(settings, &KEYS) else { return Ok(None) };
     let standard = match given {
         toml::Value::String(name) if is_file(name) => {
@@ -32,7 +36,7 @@ pub(super) fn taken(settings: &mut toml::Table, origin: &str, folder: &Path) -> 
             checked(&standard, &file)?;
             standard
         }
-        toml::Value::String(name) => return Ok(Some(Part::from(name.as_str()))),
+        toml::Value::String(name) => return Ok(Some(DramPart::from(name.as_str()))),
         toml::Value::Table(table) => {
             // What is wrong with its form is found with all other faults of the scenario.
             let Ok(standard) = table.clone().try_into::<Standard>() else { return Ok(None) };
@@ -44,7 +48,7 @@ pub(super) fn taken(settings: &mut toml::Table, origin: &str, folder: &Path) -> 
     if let Ok(written) = toml::Value::try_from(&standard) {
         *given = written;
     }
-    Ok(Some(Part::Own(Box::new(standard))))
+    Ok(Some(DramPart::Own(Box::new(standard))))
 }
 
 fn read(file: &str, origin: &str) -> Result<Standard, ScenarioError> {
@@ -127,10 +131,10 @@ mod tests {
         fs::write(folder.join("mine.toml"), machine).unwrap();
         fs::write(folder.join("ddr.toml"), toml::to_string(&presets::ddr4_2400u()).unwrap()).unwrap();
         let own = read("machine.preset = \"mine.toml\"", &origin, &[]).unwrap();
-        assert_eq!(own.machine.dram.standard.as_ref().and_then(Part::standard), Some(presets::ddr4_2400u()));
+        assert_eq!(own.machine.dram.standard.as_ref().and_then(DramPart::standard), Some(presets::ddr4_2400u()));
         let text = "machine.preset = \"mine.toml\"\nmachine.dram.standard = \"hbm.toml\"";
         let own = read(text, &origin, &[]).unwrap();
-        assert_eq!(own.machine.dram.standard.as_ref().and_then(Part::standard), Some(presets::hbm3_6400()));
+        assert_eq!(own.machine.dram.standard.as_ref().and_then(DramPart::standard), Some(presets::hbm3_6400()));
         assert!(own.machine.name.ends_with("dram.standard=hbm3-6400"), "{}", own.machine.name);
         fs::remove_dir_all(&folder).unwrap();
     }

@@ -9,8 +9,8 @@ use super::overlay::{
     merge, not_a_number, refuse_counted_masks, table, title, ways_of,
 };
 use super::presets::{MACHINES, SCENARIOS, find, known, names};
-use super::resolve::{Resolved, as_error, resolve, unbuildable};
-use super::spec::{Scenario, Search};
+use super::resolve::{ResolvedScenario, as_error, resolve, unbuildable};
+use super::spec::{RateSearch, Scenario};
 use super::{own_machine, own_part};
 
 /// What the command line says beyond the scenario file.
@@ -25,7 +25,7 @@ pub struct Overrides {
     /// In place of `run.seed`.
     pub seed: Option<u64>,
     /// In place of `run.search`.
-    pub search: Option<Search>,
+    pub search: Option<RateSearch>,
 }
 
 impl Overrides {
@@ -128,7 +128,7 @@ impl Overrides {
             table(own, "run").insert("seed".into(), i64::try_from(seed).map_err(|_| most())?.into());
         }
         if let Some(search) = self.search {
-            let name = if search == Search::Ndr { "ndr" } else { "pdr" };
+            let name = if search == RateSearch::Ndr { "ndr" } else { "pdr" };
             table(own, "run").insert("search".into(), name.into());
         }
         Ok(replaced)
@@ -203,7 +203,7 @@ fn laid_over(
 /// The scenario that `merged` says, or all that is wrong with it; `usual` is what holds without it.
 fn judged(merged: toml::Table, usual: &toml::Table, origin: &str) -> Result<Scenario, ScenarioError> {
     let not_a_number = not_a_number(&merged);
-    let Resolved { scenario, faults } = resolve(merged, usual);
+    let ResolvedScenario { scenario, faults } = resolve(merged, usual);
     let paths: Vec<String> = faults.iter().map(|(path, _)| path.clone()).collect();
     let mut errors: Vec<ScenarioError> =
         faults.into_iter().map(|(path, message)| value(origin, path, message)).collect();

@@ -14,7 +14,7 @@ const MOST_FAULTS: usize = 50;
 const MOST_WRITTEN: usize = 200;
 
 /// What came of the settings.
-pub(crate) struct Resolved {
+pub(crate) struct ResolvedScenario {
     /// What they say; where a value cannot be, what holds without it. [`None`] where that cannot be either.
     pub scenario: Option<Scenario>,
     /// What cannot be, by path.
@@ -23,12 +23,12 @@ pub(crate) struct Resolved {
 
 /// Reads `merged`. Counts may be written as people write them (`20k`), shares as `50 %`. A value that cannot be is replaced by that of
 /// `usual`, which holds without it, and what follows is read all the same.
-pub(crate) fn resolve(mut merged: toml::Table, usual: &toml::Table) -> Resolved {
+pub(crate) fn resolve(mut merged: toml::Table, usual: &toml::Table) -> ResolvedScenario {
     let mut faults: Vec<(String, String)> = Vec::new();
     let mut written = 0;
     while faults.len() < MOST_FAULTS {
         let error = match serde_path_to_error::deserialize::<_, Scenario>(merged.clone()) {
-            Ok(scenario) => return Resolved { scenario: Some(scenario), faults },
+            Ok(scenario) => return ResolvedScenario { scenario: Some(scenario), faults },
             Err(error) => error,
         };
         let (path, segments) = (error.path().to_string(), segments(error.path()));
@@ -52,7 +52,7 @@ pub(crate) fn resolve(mut merged: toml::Table, usual: &toml::Table) -> Resolved 
             break;
         }
     }
-    Resolved { scenario: None, faults }
+    ResolvedScenario { scenario: None, faults }
 }
 
 /// Why the machine of `scenario` cannot be built. What cannot be is replaced by that of `usual`, and what comes after it is looked
@@ -70,7 +70,7 @@ pub(crate) fn unbuildable(scenario: &Scenario, usual: &toml::Table) -> Vec<Machi
         if found.contains(&error) {
             break;
         }
-        let path: Vec<Step> = error.path.split('.').map(|key| Step::Key(key.into())).collect();
+        let path: Vec<PathStep> = error.path.split('.').map(|key| PathStep::Key(key.into())).collect();
         found.push(error);
         match without(&left, usual, &path) {
             Some(other) => left = other,
@@ -84,16 +84,16 @@ pub(crate) fn unbuildable(scenario: &Scenario, usual: &toml::Table) -> Vec<Machi
 const SHAPE: [&str; 3] = ["size", "ways", "slices"];
 
 /// `scenario` with what `usual` has at `path`, or else at the tables that it is in, of which the machine is not one.
-fn without(scenario: &Scenario, usual: &toml::Table, path: &[Step]) -> Option<Scenario> {
+fn without(scenario: &Scenario, usual: &toml::Table, path: &[PathStep]) -> Option<Scenario> {
     (2..=path.len()).rev().find_map(|n| {
         let path = &path[..n];
         let (last, front) = path.split_last()?;
         let mut table = toml::Table::try_from(scenario).ok()?;
-        let of_shape = matches!(last, Step::Key(key) if SHAPE.contains(&key.as_str()));
+        let of_shape = matches!(last, PathStep::Key(key) if SHAPE.contains(&key.as_str()));
         let changed = match of_shape {
-            true => {
-                SHAPE.map(|key| replace(&mut table, usual, &[front, &[Step::Key(key.into())]].concat())).contains(&true)
-            }
+            true => SHAPE
+                .map(|key| replace(&mut table, usual, &[front, &[PathStep::Key(key.into())]].concat()))
+                .contains(&true),
             false => replace(&mut table, usual, path),
         };
         changed.then(|| toml::Value::Table(table).try_into().ok())?
@@ -111,29 +111,29 @@ pub(crate) fn as_error(mut errors: Vec<ScenarioError>) -> Result<(), ScenarioErr
 
 /// A step of a path: a key, or a place in a list.
 #[derive(Clone, Debug)]
-enum Step {
+enum PathStep {
     Key(String),
     Place(usize),
 }
 
-fn segments(path: &serde_path_to_error::Path) -> Vec<Step> {
+fn segments(path: &serde_path_to_error::Path) -> Vec<PathStep> {
     let steps = path.iter().filter_map(|segment| match segment {
-        Segment::Seq { index } => Some(Step::Place(*index)),
-        Segment::Map { key } => Some(Step::Key(key.clone())),
+        Segment::Seq { index } => Some(PathStep::Place(*index)),
+        Segment::Map { key } => Some(PathStep::Key(key.clone())),
         // An enum's arm is the key of a table, where there is one.
-        Segment::Enum { variant } => Some(Step::Key(variant.clone())),
+        Segment::Enum { variant } => Some(PathStep::Key(variant.clone())),
         Segment::Unknown => None,
     });
     steps.collect()
 }
 
-fn at<'a>(table: &'a mut toml::Table, path: &[Step]) -> Option<&'a mut toml::Value> {
-    let (Step::Key(first), rest) = path.split_first()? else { return None };
+fn at<'a>(table: &'a mut toml::Table, path: &[PathStep]) -> Option<&'a mut toml::Value> {
+    let (PathStep::Key(first), rest) = path.split_first()? else { return None };
     let mut value = table.get_mut(first)?;
     for step in rest {
         value = match step {
-            Step::Key(key) => value.as_table_mut()?.get_mut(key)?,
-            Step::Place(place) => value.as_array_mut()?.get_mut(*place)?,
+            PathStep::Key(key) => value.as_table_mut()?.get_mut(key)?,
+            PathStep::Place(place) => value.as_array_mut()?.get_mut(*place)?,
         };
     }
     Some(value)
@@ -153,10 +153,10 @@ fn as_written(value: &toml::Value, message: &str) -> Option<toml::Value> {
 
 /// Puts what `usual` has at `path` in place of what cannot be, or takes that out: whether anything changed. An unknown name is
 /// not at the path of the table that it is in.
-fn put_back(merged: &mut toml::Table, usual: &toml::Table, path: &[Step], message: &str) -> bool {
+fn put_back(merged: &mut toml::Table, usual: &toml::Table, path: &[PathStep], message: &str) -> bool {
     if let Some(unknown) = message.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next()) {
-        let last = Step::Key(unknown.into());
-        if path.last().is_some_and(|step| matches!(step, Step::Key(key) if key == unknown)) {
+        let last = PathStep::Key(unknown.into());
+        if path.last().is_some_and(|step| matches!(step, PathStep::Key(key) if key == unknown)) {
             return replace(merged, usual, path);
         }
         return replace(merged, usual, &[path, &[last]].concat());
@@ -165,12 +165,12 @@ fn put_back(merged: &mut toml::Table, usual: &toml::Table, path: &[Step], messag
     (1..=path.len()).rev().any(|n| replace(merged, usual, &path[..n]))
 }
 
-fn replace(merged: &mut toml::Table, usual: &toml::Table, path: &[Step]) -> bool {
+fn replace(merged: &mut toml::Table, usual: &toml::Table, path: &[PathStep]) -> bool {
     let Some((last, front)) = path.split_last() else { return false };
     let mut usual = usual.clone();
     let instead = at(&mut usual, path).cloned();
     if front.is_empty() {
-        let Step::Key(key) = last else { return false };
+        let PathStep::Key(key) = last else { return false };
         let before = merged.remove(key);
         let changed = before.is_some() && before != instead;
         if let Some(instead) = instead {
@@ -179,7 +179,7 @@ fn replace(merged: &mut toml::Table, usual: &toml::Table, path: &[Step]) -> bool
         return changed;
     }
     match (at(merged, front), last) {
-        (Some(toml::Value::Table(table)), Step::Key(key)) => {
+        (Some(toml::Value::Table(table)), PathStep::Key(key)) => {
             let before = table.remove(key);
             let changed = before.is_some() && before != instead;
             if let Some(instead) = instead {
@@ -187,7 +187,7 @@ fn replace(merged: &mut toml::Table, usual: &toml::Table, path: &[Step]) -> bool
             }
             changed
         }
-        (Some(toml::Value::Array(list)), Step::Place(place)) if *place < list.len() => {
+        (Some(toml::Value::Array(list)), PathStep::Place(place)) if *place < list.len() => {
             list.remove(*place);
             true
         }

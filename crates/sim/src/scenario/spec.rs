@@ -330,7 +330,7 @@ pub struct RunSpec {
     /// Searches for the highest rate without loss (ndr) or with a loss of at most `loss_limit`
     /// (pdr), as RFC 2544 section 26.1, instead of running at the given rate.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub search: Option<Search>,
+    pub search: Option<RateSearch>,
     /// Packets of each trial of a search. Left out: as many as it takes for an overload by
     /// `search_resolution` to fill all receive rings and the NIC's packet memory, and at least 200000.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -375,7 +375,7 @@ impl RunSpec {
 /// What is searched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Search {
+pub enum RateSearch {
     /// The highest rate without loss (no-drop rate).
     Ndr,
     /// The highest rate with a loss of at most `loss_limit` (partial-drop rate).

@@ -103,7 +103,7 @@ fn what_is_said_twice_is_refused() {
             "--table",
         ),
         (Overrides { seed: Some(3), ..set(&["run.seed=4"]) }, "run.seed", "--seed"),
-        (Overrides { search: Some(Search::Ndr), ..set(&["run.search=pdr"]) }, "run.search", "--search"),
+        (Overrides { search: Some(RateSearch::Ndr), ..set(&["run.search=pdr"]) }, "run.search", "--search"),
         (set(&["traffic.capture=a.pcap", "traffic.profile=isp"]), "traffic.capture", "--set traffic.profile"),
     ] {
         let allowed = "allowed is one of them (remove the other)";

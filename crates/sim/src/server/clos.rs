@@ -4,13 +4,13 @@ use machine::MachineError;
 use machine::memory::{ClassCounters, Hierarchy};
 use units::Clos;
 
-use crate::scenario::clos::{CLASSES, Classes, number};
+use crate::scenario::clos::{CLASSES, ClosSpecs, number};
 
 /// Gives the classes their ways.
 ///
 /// # Errors
 /// Ways that the LLC has not, none, or a mask that is not contiguous.
-pub(crate) fn apply(classes: &Classes, memory: &mut Hierarchy) -> Result<(), MachineError> {
+pub(crate) fn apply(classes: &ClosSpecs, memory: &mut Hierarchy) -> Result<(), MachineError> {
     for (key, class) in classes {
         if let Some(clos) = number(key) {
             let ways = class.ways.lowest(&format!("machine.clos.{key}.ways"), memory.llc_ways())?;

@@ -11,7 +11,7 @@
 
 use units::Ps;
 
-use super::{Event, PRIORITY_CORE, Server, State};
+use super::{CoreState, PRIORITY_CORE, Server, ServerEvent};
 
 /// Bursts of a core that say how long its next ones take; with fewer, those of all cores of its kind do.
 const ENOUGH: u64 = 64;
@@ -187,8 +187,8 @@ impl Server {
             // Nothing is known of it: what its instructions take.
             None => worker.core.time_of(worker.core.instructions() - before) + worker.ringing,
         };
-        worker.state = State::Finishing;
+        worker.state = CoreState::Finishing;
         worker.at_once = true;
-        self.engine.schedule(now + took, PRIORITY_CORE, Event::Core(i));
+        self.engine.schedule(now + took, PRIORITY_CORE, ServerEvent::Core(i));
     }
 }

@@ -24,14 +24,14 @@ use std::collections::VecDeque;
 use control::Allocation;
 use engine::{Engine, Seed};
 use functions::upf::FlowCounters;
-use functions::{Function, PacketFunction, Share, Verdict};
+use functions::{Function, MemberTotals, PacketFunction, Verdict};
 use machine::MachineError;
 use machine::buffer::{BufferCounters, BufferSpec, PacketBuffer};
-use machine::cores::{BurstPacket, Core, Step};
+use machine::cores::{BurstPacket, Core, CoreStep};
 use machine::memory::Hierarchy;
 use machine::nic::{
-    Credits, Link, Mempool, PACKET_BUFFER, PipelineSpec, RSS_KEY, RX_RING, Received, RxQueue, ServerLayout, SoftQueue,
-    TX_RING, Toeplitz, TxQueue, choose_worker,
+    Credits, Mempool, PACKET_BUFFER, PcieLink, PipelineSpec, RSS_KEY, RX_RING, Received, RxQueue, ServerLayout,
+    SoftQueue, TX_RING, Toeplitz, TxQueue, choose_worker,
 };
 use packet::{Packet, RX_DESCRIPTOR_BYTES, TX_DESCRIPTOR_BYTES, layers};
 use probe::{RegionSpec, Sharing};
@@ -46,14 +46,14 @@ use crate::scenario::neighbours as others;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::server::functional::{Device, Functional};
 use crate::server::neighbours::{Neighbour, NeighbourCounters};
-use crate::server::output::Output;
-use crate::server::pending::Pending;
+use crate::server::output::NicOutput;
+use crate::server::pending::PendingIo;
 
 pub use saved::belonging;
 
 /// What becomes of an offered packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub enum Fate {
+pub enum PacketFate {
     /// It left by this port.
     Sent(PortId),
     /// The function rejected it.
@@ -109,7 +109,7 @@ pub struct Departure<'a> {
     /// The core that had it; of a lost packet the one it was meant for.
     pub core: CoreId,
     /// What became of it.
-    pub fate: Fate,
+    pub fate: PacketFate,
     /// Of a sent packet: last bit in to first bit out.
     pub sojourn: Ps,
     /// Of a sent packet: what the sojourn was spent on. Sums to it.
@@ -117,7 +117,7 @@ pub struct Departure<'a> {
 }
 
 /// Sees every packet's end.
-pub trait Observer {
+pub trait DepartureObserver {
     /// A packet has left, was rejected or lost.
     fn departure(&mut self, departure: &Departure);
 
@@ -186,7 +186,7 @@ pub struct MbufStates {
 /// function's tables that nothing changes.
 #[derive(Clone)]
 pub struct Server {
-    engine: Engine<Event>,
+    engine: Engine<ServerEvent>,
     source: Source,
     /// When its time began.
     source_from: Ps,
@@ -198,12 +198,12 @@ pub struct Server {
     wire_free: Ps,
 
     rss: Toeplitz,
-    pipeline: Option<Pipeline>,
+    pipeline: Option<WorkerDispatch>,
     /// Cores that poll a queue of the NIC, the first ones.
     receiving: usize,
-    up: Link,
+    up: PcieLink,
     credits: Credits,
-    down: Link,
+    down: PcieLink,
     fifo_bytes: u64,
     /// Packets that cross PCIe, in order.
     crossing: VecDeque<Crossing>,
@@ -213,16 +213,16 @@ pub struct Server {
 
     memory: Hierarchy,
     /// What waits for memory that answers later.
-    pending: Option<Box<Pending>>,
+    pending: Option<Box<PendingIo>>,
     /// What the NIC sends, where queues take turns.
-    output: Option<Box<Output>>,
+    output: Option<Box<NicOutput>>,
     layout: ServerLayout,
     pool: Mempool,
     /// Its size.
     mbufs: u64,
     /// What gives packets their memory in place of their mbufs.
     scattered: Option<Box<Scattered>>,
-    cores: Vec<Worker>,
+    cores: Vec<ServerCore>,
     function: Function,
     poll: Ps,
     /// What one takes a core.
@@ -230,7 +230,7 @@ pub struct Server {
     burst: usize,
     /// When each port is free to send.
     port_free: Vec<Ps>,
-    batches: Vec<Option<Batch>>,
+    batches: Vec<Option<TxBurst>>,
     free_batches: Vec<usize>,
     /// Emptied packets, for their memory.
     spare: Vec<Packet>,
@@ -299,7 +299,7 @@ impl Crossing {
 }
 
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
-enum Event {
+enum ServerEvent {
     /// The last bit of the next packet is in.
     Arrival,
     /// The next crossing packet reaches the memory system.
@@ -330,7 +330,7 @@ const PRIORITY_NIC: u8 = 0;
 const PRIORITY_CORE: u8 = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-enum State {
+enum CoreState {
     /// Polls since this time; an event is scheduled only if a packet is there.
     Polling(Ps),
     /// A poll that will find a packet is scheduled.
@@ -344,7 +344,7 @@ enum State {
 
 /// How received packets find their worker.
 #[derive(Clone)]
-struct Pipeline {
+struct WorkerDispatch {
     spec: PipelineSpec,
     /// Over the workers, by the hash of what decides.
     workers: Toeplitz,
@@ -352,7 +352,7 @@ struct Pipeline {
 
 /// Where a core takes packets from.
 #[derive(Clone, serde::Serialize, serde::Deserialize)]
-enum Input {
+enum CoreInput {
     Nic(RxQueue),
     /// What a receiving core has handed over, and its queue.
     Queue(SoftQueue, VecDeque<Handed>),
@@ -366,30 +366,30 @@ struct Handed {
     before: Box<Attribution>,
 }
 
-impl Input {
+impl CoreInput {
     /// When the oldest packet became visible.
     fn oldest(&self) -> Option<Ps> {
         match self {
-            Input::Nic(rx) => rx.oldest(),
-            Input::Queue(_, handed) => handed.front().map(|h| h.received.visible),
+            CoreInput::Nic(rx) => rx.oldest(),
+            CoreInput::Queue(_, handed) => handed.front().map(|h| h.received.visible),
         }
     }
 
     fn waiting(&self) -> usize {
         match self {
-            Input::Nic(rx) => rx.waiting(),
-            Input::Queue(_, handed) => handed.len(),
+            CoreInput::Nic(rx) => rx.waiting(),
+            CoreInput::Queue(_, handed) => handed.len(),
         }
     }
 }
 
 #[derive(Clone)]
-struct Worker {
+struct ServerCore {
     core: Core,
-    input: Input,
+    input: CoreInput,
     /// A transmit queue a port.
     tx: Vec<TxQueue>,
-    state: State,
+    state: CoreState,
     /// The latest time at which a packet became visible: descriptors complete in order.
     latest_visible: Ps,
     started: Ps,
@@ -402,19 +402,19 @@ struct Worker {
     counters: CoreCounters,
 }
 
-impl Worker {
+impl ServerCore {
     /// Doorbells of its burst: its receive queue's if it was refilled, and one of each port that something goes to.
     fn doorbells(&self) -> u64 {
-        let refilled = matches!(&self.input, Input::Nic(rx) if rx.is_refilled());
+        let refilled = matches!(&self.input, CoreInput::Nic(rx) if rx.is_refilled());
         let ports = self.in_burst.iter().fold(0u64, |ports, entry| match entry.next {
-            Next::Ends(Fate::Sent(PortId(port))) => ports | 1 << port,
+            NextStop::Ends(PacketFate::Sent(PortId(port))) => ports | 1 << port,
             _ => ports,
         });
         u64::from(refilled) + u64::from(ports.count_ones())
     }
 }
 
-state::state!(Worker {
+state::state!(ServerCore {
     values: [input, tx, state, latest_visible, started, in_burst, packets, ringing, at_once],
     arrays: [],
     parts: [core, counters],
@@ -430,7 +430,7 @@ struct InBurst {
     visible: Ps,
     /// What became of a packet before this core had it.
     before: Option<Box<Attribution>>,
-    next: Next,
+    next: NextStop,
     mbuf: u32,
 }
 
@@ -456,15 +456,15 @@ impl InBurst {
 
 /// Where a packet goes from its burst.
 #[derive(Clone, Copy, serde::Serialize, serde::Deserialize)]
-enum Next {
-    Ends(Fate),
+enum NextStop {
+    Ends(PacketFate),
     /// To this core.
     Worker(usize),
 }
 
 /// What a core hands to the NIC at the end of a burst.
 #[derive(Clone, serde::Serialize, serde::Deserialize)]
-struct Batch {
+struct TxBurst {
     core: usize,
     at: Ps,
     /// What reading the descriptors waited for memory.
@@ -534,9 +534,9 @@ fn placed(
     Ok((memory, layout))
 }
 
-impl Worker {
+impl ServerCore {
     /// Those of `scenario`; receive queues take their mbufs from `pool`.
-    fn of_all(scenario: &Scenario, pool: &mut Mempool, poll: Ps, seed: Seed) -> Result<Vec<Worker>, ScenarioError> {
+    fn of_all(scenario: &Scenario, pool: &mut Mempool, poll: Ps, seed: Seed) -> Result<Vec<ServerCore>, ScenarioError> {
         let (m, nic) = (&scenario.machine, &scenario.nic);
         // Polls of different cores are not in step.
         let mut phases = seed.stream("machine.core.poll_phase");
@@ -545,7 +545,7 @@ impl Worker {
             let mut core = Core::new(&m.core, CoreId(i), "machine.core")?;
             let input = match &scenario.pipeline {
                 Some(pipeline) if u32::from(i) >= pipeline.rx_cores => {
-                    Input::Queue(SoftQueue::new(pipeline, u32::from(i)), VecDeque::new())
+                    CoreInput::Queue(SoftQueue::new(pipeline, u32::from(i)), VecDeque::new())
                 }
                 _ => {
                     // Scenario::check has held the inequality that makes this possible.
@@ -553,19 +553,19 @@ impl Worker {
                         scenario.mempool.check("mempool", &scenario.holders())?;
                         continue;
                     };
-                    Input::Nic(rx)
+                    CoreInput::Nic(rx)
                 }
             };
             core.set_clos(of_core(&m.clos, i.into()).unwrap_or(match input {
-                Input::Nic(_) => RX_CLASS,
-                Input::Queue(..) => WORK_CLASS,
+                CoreInput::Nic(_) => RX_CLASS,
+                CoreInput::Queue(..) => WORK_CLASS,
             }));
             let phase = Ps(rand::RngExt::random_range(&mut phases, 0..poll.0.max(1)));
-            all.push(Worker {
+            all.push(ServerCore {
                 core,
                 input,
                 tx: (0..nic.ports).map(|port| TxQueue::new(nic.tx_descriptors, port, nic.fast_free)).collect(),
-                state: State::Polling(phase),
+                state: CoreState::Polling(phase),
                 latest_visible: Ps::ZERO,
                 started: Ps::ZERO,
                 in_burst: Vec::new(),
@@ -602,7 +602,7 @@ impl Server {
         let (memory, layout) = placed(scenario, &function, &pool, seed)?;
         let poll = Ps(m.core.period().0 * u64::from(m.core.poll_cycles));
         let scattered = Scattered::of(scenario, &layout, seed)?.map(Box::new);
-        let cores = Worker::of_all(scenario, &mut pool, poll, seed)?;
+        let cores = ServerCore::of_all(scenario, &mut pool, poll, seed)?;
         let mut server = Server {
             engine: Engine::new(),
             source,
@@ -614,23 +614,25 @@ impl Server {
             wire: nic.rate,
             wire_free: Ps::ZERO,
             rss: Toeplitz::new(&RSS_KEY, scenario.receiving_cores() as u16),
-            pipeline: scenario
-                .pipeline
-                .clone()
-                .map(|spec| Pipeline { workers: Toeplitz::new(&RSS_KEY, (m.cores - spec.rx_cores) as u16), spec }),
+            pipeline: scenario.pipeline.clone().map(|spec| WorkerDispatch {
+                workers: Toeplitz::new(&RSS_KEY, (m.cores - spec.rx_cores) as u16),
+                spec,
+            }),
             receiving: scenario.receiving_cores() as usize,
             doorbell: nic.doorbell.map_or(Ps::ZERO, Span::ps),
-            up: Link::new(&nic.pcie),
+            up: PcieLink::new(&nic.pcie),
             credits: Credits::new(&nic.pcie),
-            down: Link::new(&nic.pcie),
+            down: PcieLink::new(&nic.pcie),
             fifo_bytes: nic.fifo.bytes(),
             crossing: VecDeque::new(),
             stalled: 0,
             stalled_bytes: 0,
-            pending: memory.has_controllers().then(|| Box::new(Pending::new(m.cores as usize, usize::from(nic.ports)))),
+            pending: memory
+                .has_controllers()
+                .then(|| Box::new(PendingIo::new(m.cores as usize, usize::from(nic.ports)))),
             output: nic
                 .output_block
-                .map(|n| Box::new(Output::new(n, nic.cache_cells, m.cores as usize, usize::from(nic.ports)))),
+                .map(|n| Box::new(NicOutput::new(n, nic.cache_cells, m.cores as usize, usize::from(nic.ports)))),
             memory,
             layout,
             pool,
@@ -660,24 +662,24 @@ impl Server {
         };
         server.draw_arrival();
         for (i, neighbour) in server.neighbours.iter_mut().enumerate() {
-            server.engine.schedule(neighbour.begin(), PRIORITY_CORE, Event::Neighbour(i));
+            server.engine.schedule(neighbour.begin(), PRIORITY_CORE, ServerEvent::Neighbour(i));
         }
         Ok(server)
     }
 
     /// Handles up to `events` events, and no more after the packet that reaches `pause` has arrived; `false` once
     /// all is done.
-    pub fn advance(&mut self, events: usize, pause: Pause, observer: &mut impl Observer) -> bool {
+    pub fn advance(&mut self, events: usize, pause: Pause, observer: &mut impl DepartureObserver) -> bool {
         for _ in 0..events {
             let Some(event) = self.engine.pop() else { return false };
             match event {
-                Event::Arrival => {
+                ServerEvent::Arrival => {
                     self.arrival(observer);
                     if self.offered >= pause.offered || self.engine.now() >= pause.at {
                         return true;
                     }
                 }
-                Event::DmaWrite => {
+                ServerEvent::DmaWrite => {
                     if let Some(next) = self.crossing.get(self.stalled) {
                         self.stalled_bytes += next.bytes();
                         self.stalled += 1;
@@ -687,14 +689,14 @@ impl Server {
                         self.dma_writes(observer);
                     }
                 }
-                Event::Credits => self.dma_writes(observer),
-                Event::Core(i) => self.core(i, observer),
-                Event::ReadDescriptors(batch) => self.read_descriptors(batch),
-                Event::ReadPackets(batch) => self.read_packets(batch, observer),
-                Event::Output => self.output_turn(observer),
-                Event::Neighbour(i) => self.neighbour(i),
-                Event::Memory => self.memory_turn(observer),
-                Event::Replay(i, version) => self.replay_turn(i, version),
+                ServerEvent::Credits => self.dma_writes(observer),
+                ServerEvent::Core(i) => self.core(i, observer),
+                ServerEvent::ReadDescriptors(batch) => self.read_descriptors(batch),
+                ServerEvent::ReadPackets(batch) => self.read_packets(batch, observer),
+                ServerEvent::Output => self.output_turn(observer),
+                ServerEvent::Neighbour(i) => self.neighbour(i),
+                ServerEvent::Memory => self.memory_turn(observer),
+                ServerEvent::Replay(i, version) => self.replay_turn(i, version),
             }
             self.call_memory();
         }
@@ -737,7 +739,7 @@ impl Server {
     }
 
     /// What each member of a chain has done so far; none of a function alone.
-    pub fn members(&self) -> Vec<Share> {
+    pub fn members(&self) -> Vec<MemberTotals> {
         match &self.function {
             Function::Chain(chain) => chain.shares(),
             _ => Vec::new(),
@@ -751,8 +753,8 @@ impl Server {
 
     /// Counters of each core; of a burst under way the time so far is among `busy`.
     pub fn cores(&self) -> Vec<CoreCounters> {
-        let of = |w: &Worker| {
-            let under_way = matches!(w.state, State::Running | State::Finishing);
+        let of = |w: &ServerCore| {
+            let under_way = matches!(w.state, CoreState::Running | CoreState::Finishing);
             let burst = if under_way { self.engine.now().since(w.started) } else { Ps::ZERO };
             CoreCounters { instructions: w.core.instructions(), busy: w.counters.busy + burst, ..w.counters }
         };
@@ -769,8 +771,8 @@ impl Server {
         let mut states = MbufStates { free: self.pool.free(), ..MbufStates::default() };
         for worker in &self.cores {
             match &worker.input {
-                Input::Nic(rx) => states.descriptors += rx.held(),
-                Input::Queue(_, handed) => states.queued += handed.len() as u64,
+                CoreInput::Nic(rx) => states.descriptors += rx.held(),
+                CoreInput::Queue(_, handed) => states.queued += handed.len() as u64,
             }
         }
         states.sending = self.mbufs.saturating_sub(states.free + states.descriptors + states.queued);
@@ -861,14 +863,14 @@ impl Server {
         if self.more {
             let first_bit = (self.source_from + self.next.arrival).max(self.wire_free);
             self.wire_free = first_bit + self.wire.time_for(self.next.wire_bytes());
-            self.engine.schedule(self.wire_free, PRIORITY_NIC, Event::Arrival);
+            self.engine.schedule(self.wire_free, PRIORITY_NIC, ServerEvent::Arrival);
         } else {
             // What an emptied packet had in it is no part of the state.
             self.next = Packet::default();
         }
     }
 
-    fn arrival(&mut self, observer: &mut impl Observer) {
+    fn arrival(&mut self, observer: &mut impl DepartureObserver) {
         if self.offered >= self.offer {
             self.more = false;
             return;
@@ -890,7 +892,7 @@ impl Server {
             Some(Loss::NicFifoFull)
         } else if self.scattered.as_mut().is_some_and(|s| !s.allocate(packet.frame_bytes)) {
             Some(Loss::NoBuffer)
-        } else if let Input::Nic(rx) = &mut self.cores[core].input
+        } else if let CoreInput::Nic(rx) = &mut self.cores[core].input
             && let Some((descriptor, mbuf)) = rx.take_descriptor()
         {
             if let Some(scattered) = &mut self.scattered {
@@ -900,12 +902,12 @@ impl Server {
             let at = self.up.transfer(now, bytes);
             let received = Received { packet, mbuf, visible: at, dma_memory: Ps::ZERO };
             self.crossing.push_back(Crossing { received, descriptor, core });
-            self.engine.schedule(at, PRIORITY_NIC, Event::DmaWrite);
+            self.engine.schedule(at, PRIORITY_NIC, ServerEvent::DmaWrite);
             self.draw_arrival();
             return;
         } else {
             match &self.cores[core].input {
-                Input::Nic(rx) if rx.is_starved() => Some(Loss::NoMbuf),
+                CoreInput::Nic(rx) if rx.is_starved() => Some(Loss::NoMbuf),
                 _ => Some(Loss::NoRxDescriptor),
             }
         };
@@ -920,7 +922,7 @@ impl Server {
                 arrival: now,
                 frame_bytes: packet.frame_bytes,
                 core: CoreId(core as u16),
-                fate: Fate::Lost(loss),
+                fate: PacketFate::Lost(loss),
                 sojourn: Ps::ZERO,
                 attribution: &Attribution::default(),
             });
@@ -930,7 +932,7 @@ impl Server {
     }
 
     /// Writes the packets that have crossed PCIe while there are credits for them.
-    fn dma_writes(&mut self, observer: &mut impl Observer) {
+    fn dma_writes(&mut self, observer: &mut impl DepartureObserver) {
         while self.stalled > 0
             && let Some(bytes) = self.crossing.front().map(Crossing::bytes)
         {
@@ -949,11 +951,11 @@ impl Server {
     }
 
     /// Writes a packet and its descriptor; when both are in memory, if that is known now.
-    fn dma_write(&mut self, crossing: Crossing, observer: &mut impl Observer) -> Option<Ps> {
+    fn dma_write(&mut self, crossing: Crossing, observer: &mut impl DepartureObserver) -> Option<Ps> {
         let Crossing { received, descriptor, core } = crossing;
         let now = self.engine.now();
         let bytes = u64::from(received.packet.frame_bytes) + RX_DESCRIPTOR_BYTES;
-        let Input::Nic(rx) = &mut self.cores[core].input else { return Some(now) };
+        let CoreInput::Nic(rx) = &mut self.cores[core].input else { return Some(now) };
         let ring = self.layout.address(RX_RING, rx.offset(descriptor), core as u16);
         // The NIC has fetched descriptors ahead, a line at a time.
         if ring.0.is_multiple_of(LINE_BYTES) {
@@ -980,19 +982,19 @@ impl Server {
     /// A packet is visible to core `i` at `visible`: if it polls in vain it will find it.
     fn wake(&mut self, i: usize, visible: Ps) {
         let worker = &mut self.cores[i];
-        if let State::Polling(since) = worker.state {
-            worker.state = State::Waking;
-            self.engine.schedule(next_poll(since, self.poll, visible), PRIORITY_CORE, Event::Core(i));
+        if let CoreState::Polling(since) = worker.state {
+            worker.state = CoreState::Waking;
+            self.engine.schedule(next_poll(since, self.poll, visible), PRIORITY_CORE, ServerEvent::Core(i));
         }
     }
 
-    fn core(&mut self, i: usize, observer: &mut impl Observer) {
+    fn core(&mut self, i: usize, observer: &mut impl DepartureObserver) {
         match self.cores[i].state {
-            State::Waking | State::Polling(_) => self.start_burst(i),
-            State::Starving if self.can_refill(i) => self.start_burst(i),
-            State::Starving => self.rest(i),
-            State::Finishing => self.finish_burst(i, observer),
-            State::Running => self.step(i),
+            CoreState::Waking | CoreState::Polling(_) => self.start_burst(i),
+            CoreState::Starving if self.can_refill(i) => self.start_burst(i),
+            CoreState::Starving => self.rest(i),
+            CoreState::Finishing => self.finish_burst(i, observer),
+            CoreState::Running => self.step(i),
         }
     }
 
@@ -1009,18 +1011,18 @@ impl Server {
             dma_memory: received.dma_memory,
             visible: received.visible,
             before,
-            next: Next::Ends(Fate::Lost(Loss::NoTxDescriptor)),
+            next: NextStop::Ends(PacketFate::Lost(Loss::NoTxDescriptor)),
             mbuf: received.mbuf,
         };
         match &mut worker.input {
-            Input::Nic(rx) => {
+            CoreInput::Nic(rx) => {
                 rx.receive(now, self.burst, &mut self.received, worker.core.script());
                 for received in self.received.drain(..) {
                     worker.in_burst.push(in_burst(&received, None));
                     worker.packets.push(received.packet);
                 }
             }
-            Input::Queue(queue, handed) => {
+            CoreInput::Queue(queue, handed) => {
                 let n = handed.iter().take(self.burst).take_while(|h| h.received.visible <= now).count();
                 queue.take(n, worker.core.script());
                 for Handed { received, before } in handed.drain(..n) {
@@ -1042,7 +1044,7 @@ impl Server {
         }
         freed.clear();
         self.freed = freed;
-        if let Input::Nic(rx) = &mut worker.input {
+        if let CoreInput::Nic(rx) = &mut worker.input {
             worker.counters.rx_nombuf += rx.refill(id, &mut self.pool, script) as u64;
         }
         worker.counters.packets += worker.packets.len() as u64;
@@ -1068,7 +1070,7 @@ impl Server {
         if self.functional.on {
             self.replay_at_once(i);
         } else {
-            worker.state = State::Running;
+            worker.state = CoreState::Running;
             self.step(i);
         }
     }
@@ -1095,16 +1097,16 @@ impl Server {
                     let tx = &mut worker.tx[usize::from(port.0)];
                     tx.reclaim(now, id, &mut self.pool, stride, script);
                     match tx.send(packet.id, entry.mbuf, script) {
-                        true => Fate::Sent(port),
-                        false => Fate::Lost(Loss::NoTxDescriptor),
+                        true => PacketFate::Sent(port),
+                        false => PacketFate::Lost(Loss::NoTxDescriptor),
                     }
                 }
-                Verdict::Drop(reason) => Fate::Rejected(reason),
+                Verdict::Drop(reason) => PacketFate::Rejected(reason),
             };
-            if !matches!(fate, Fate::Sent(_)) {
+            if !matches!(fate, PacketFate::Sent(_)) {
                 freed.push(entry.mbuf);
             }
-            entry.next = Next::Ends(fate);
+            entry.next = NextStop::Ends(fate);
         }
     }
 
@@ -1113,7 +1115,7 @@ impl Server {
     fn hand_over(&mut self, i: usize, freed: &mut Vec<u32>) {
         let Some(pipeline) = &self.pipeline else { return };
         let (receiving, working) = self.cores.split_at_mut(self.receiving);
-        let Worker { core, packets, in_burst, .. } = &mut receiving[i];
+        let ServerCore { core, packets, in_burst, .. } = &mut receiving[i];
         let script = core.script();
         let mut counts = vec![0; working.len()];
         for (packet, entry) in packets.iter().zip(in_burst) {
@@ -1122,17 +1124,17 @@ impl Server {
                 1 => 0,
                 _ => pipeline.workers.queue(spread::key(pipeline.spec.spread, &packet.data).as_ref()),
             };
-            let Input::Queue(queue, _) = &working[to].input else { continue };
+            let CoreInput::Queue(queue, _) = &working[to].input else { continue };
             if counts[to] < queue.room() {
                 counts[to] += 1;
-                entry.next = Next::Worker(self.receiving + to);
+                entry.next = NextStop::Worker(self.receiving + to);
             } else {
-                entry.next = Next::Ends(Fate::Lost(Loss::QueueFull));
+                entry.next = NextStop::Ends(PacketFate::Lost(Loss::QueueFull));
                 freed.push(entry.mbuf);
             }
         }
         for (worker, n) in working.iter_mut().zip(counts) {
-            if let Input::Queue(queue, _) = &mut worker.input
+            if let CoreInput::Queue(queue, _) = &mut worker.input
                 && n > 0
             {
                 queue.put(n, script);
@@ -1151,37 +1153,37 @@ impl Server {
                 return;
             }
             match step {
-                Step::Done(at) => {
+                CoreStep::Done(at) => {
                     let worker = &mut self.cores[i];
-                    worker.state = State::Finishing;
-                    self.engine.schedule(at.max(now) + worker.ringing, PRIORITY_CORE, Event::Core(i));
+                    worker.state = CoreState::Finishing;
+                    self.engine.schedule(at.max(now) + worker.ringing, PRIORITY_CORE, ServerEvent::Core(i));
                     return;
                 }
-                Step::At(at) => {
-                    self.engine.schedule(at.max(now), PRIORITY_CORE, Event::Core(i));
+                CoreStep::At(at) => {
+                    self.engine.schedule(at.max(now), PRIORITY_CORE, ServerEvent::Core(i));
                     return;
                 }
-                Step::Lock(lock, at) => match self.locks.take(lock.0, i, at) {
+                CoreStep::Lock(lock, at) => match self.locks.take(lock.0, i, at) {
                     Some(granted) => self.cores[i].core.grant(granted),
                     None => return,
                 },
-                Step::Unlock(lock, at) => {
+                CoreStep::Unlock(lock, at) => {
                     if let Some(next) = self.locks.give(lock.0) {
                         self.cores[next].core.grant(at);
-                        self.engine.schedule(at.max(now), PRIORITY_CORE, Event::Core(next));
+                        self.engine.schedule(at.max(now), PRIORITY_CORE, ServerEvent::Core(next));
                     }
                 }
                 // Without controllers memory answers at once.
-                Step::Wait => unreachable!("no controller in this machine"),
+                CoreStep::Wait => unreachable!("no controller in this machine"),
             }
         }
     }
 
     /// The burst of core `i` is complete: its packets go where they go from there, and the core looks for more.
-    fn finish_burst(&mut self, i: usize, observer: &mut impl Observer) {
+    fn finish_burst(&mut self, i: usize, observer: &mut impl DepartureObserver) {
         let now = self.engine.now();
         let worker = &mut self.cores[i];
-        if let Input::Nic(rx) = &mut worker.input {
+        if let CoreInput::Nic(rx) = &mut worker.input {
             rx.doorbell();
         }
         let took = now - worker.started;
@@ -1202,18 +1204,18 @@ impl Server {
                 entry.spent(on_core, worker.started)
             };
             let fate = match entry.next {
-                Next::Ends(fate) => {
-                    self.lost += u64::from(matches!(fate, Fate::Lost(_)));
+                NextStop::Ends(fate) => {
+                    self.lost += u64::from(matches!(fate, PacketFate::Lost(_)));
                     fate
                 }
-                Next::Worker(to) => {
+                NextStop::Worker(to) => {
                     let before = Box::new(spent());
                     let received = Received { packet, mbuf: entry.mbuf, visible: now, dma_memory: Ps::ZERO };
                     handed.push((to, Handed { received, before }));
                     continue;
                 }
             };
-            if let Fate::Sent(port) = fate {
+            if let PacketFate::Sent(port) = fate {
                 leaving.push(Leaving {
                     id: packet.id,
                     arrival: entry.arrival,
@@ -1243,7 +1245,7 @@ impl Server {
         }
         self.hand_to_nic(i, leaving);
         for (to, packet) in handed.drain(..) {
-            if let Input::Queue(_, queue) = &mut self.cores[to].input {
+            if let CoreInput::Queue(_, queue) = &mut self.cores[to].input {
                 queue.push_back(packet);
             }
             self.wake(to, now);
@@ -1258,7 +1260,7 @@ impl Server {
             return;
         }
         let now = self.engine.now();
-        let batch = Batch { core: i, at: now, in_memory: Ps::ZERO, packets };
+        let batch = TxBurst { core: i, at: now, in_memory: Ps::ZERO, packets };
         let slot = match self.free_batches.pop() {
             Some(slot) => {
                 self.batches[slot] = Some(batch);
@@ -1270,7 +1272,7 @@ impl Server {
             }
         };
         // The doorbell crosses, then the read request.
-        self.engine.schedule(now + self.down.latency() * 2, PRIORITY_NIC, Event::ReadDescriptors(slot));
+        self.engine.schedule(now + self.down.latency() * 2, PRIORITY_NIC, ServerEvent::ReadDescriptors(slot));
     }
 
     /// Core `i` has nothing in hand: it begins its next burst, or polls for one.
@@ -1279,12 +1281,12 @@ impl Server {
         let worker = &mut self.cores[i];
         match worker.input.oldest() {
             Some(visible) if visible <= now => {
-                worker.state = State::Waking;
+                worker.state = CoreState::Waking;
                 self.start_burst(i);
             }
             Some(visible) => {
-                worker.state = State::Waking;
-                self.engine.schedule(next_poll(now, self.poll, visible), PRIORITY_CORE, Event::Core(i));
+                worker.state = CoreState::Waking;
+                self.engine.schedule(next_poll(now, self.poll, visible), PRIORITY_CORE, ServerEvent::Core(i));
             }
             None => self.rest(i),
         }
@@ -1296,17 +1298,17 @@ impl Server {
         let now = self.engine.now();
         let worker = &mut self.cores[i];
         worker.state = match &worker.input {
-            Input::Nic(rx) if rx.posted() == 0 && rx.is_starved() && rx.in_flight() == 0 && self.more => {
-                self.engine.schedule(now + self.poll.max(Ps(1)), PRIORITY_CORE, Event::Core(i));
-                State::Starving
+            CoreInput::Nic(rx) if rx.posted() == 0 && rx.is_starved() && rx.in_flight() == 0 && self.more => {
+                self.engine.schedule(now + self.poll.max(Ps(1)), PRIORITY_CORE, ServerEvent::Core(i));
+                CoreState::Starving
             }
-            _ => State::Polling(now),
+            _ => CoreState::Polling(now),
         };
     }
 
     fn can_refill(&self, i: usize) -> bool {
         let worker = &self.cores[i];
-        matches!(&worker.input, Input::Nic(rx) if rx.can_refill(worker.core.id(), &self.pool))
+        matches!(&worker.input, CoreInput::Nic(rx) if rx.can_refill(worker.core.id(), &self.pool))
     }
 
     /// A neighbour goes on, as long as there is somebody whose neighbour it is.
@@ -1325,7 +1327,7 @@ impl Server {
             self.functional.stint(i, took);
         }
         if let Some(at) = at {
-            self.engine.schedule(at, PRIORITY_CORE, Event::Neighbour(i));
+            self.engine.schedule(at, PRIORITY_CORE, ServerEvent::Neighbour(i));
         }
     }
 
@@ -1354,7 +1356,7 @@ impl Server {
     }
 
     /// The NIC reads packets and sends them in order.
-    fn read_packets(&mut self, slot: usize, observer: &mut impl Observer) {
+    fn read_packets(&mut self, slot: usize, observer: &mut impl DepartureObserver) {
         let Some(batch) = self.batches[slot].take() else { return };
         self.free_batches.push(slot);
         let now = self.engine.now();
@@ -1399,7 +1401,14 @@ impl Server {
     }
 
     /// Sends a packet that crossed PCIe at `crossed`, what it waited for memory apart.
-    fn send(&mut self, packet: Leaving, batch: HandedOver, crossed: Ps, memory: Ps, observer: &mut impl Observer) {
+    fn send(
+        &mut self,
+        packet: Leaving,
+        batch: HandedOver,
+        crossed: Ps,
+        memory: Ps,
+        observer: &mut impl DepartureObserver,
+    ) {
         if let Some(scattered) = &mut self.scattered {
             scattered.free(packet.mbuf);
         }
@@ -1423,7 +1432,7 @@ impl Server {
             arrival: packet.arrival,
             frame_bytes: packet.frame_bytes,
             core: CoreId(batch.core as u16),
-            fate: Fate::Sent(packet.port),
+            fate: PacketFate::Sent(packet.port),
             sojourn: first_bit - packet.arrival,
             attribution: &attribution,
         });

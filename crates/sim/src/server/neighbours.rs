@@ -7,9 +7,9 @@
 //! control planes are not published; 5GC2ache, section 3.1, measures their LLC occupancy below 500 KB.
 
 use crate::scenario::NeighbourSpec;
-use crate::scenario::clos::{Classes, of_neighbour};
+use crate::scenario::clos::{ClosSpecs, of_neighbour};
 use crate::scenario::neighbours::lines;
-use machine::cores::{Core, CoreSpec, Step};
+use machine::cores::{Core, CoreSpec, CoreStep};
 use machine::memory::{Hierarchy, LevelCounters, MemoryCounters, SnoopCounters};
 use machine::nic::{NEIGHBOURS, ServerLayout};
 use machine::{MachineError, Response};
@@ -77,7 +77,7 @@ impl Neighbour {
     /// A core that cannot be.
     pub(crate) fn of_all(
         neighbours: &[NeighbourSpec],
-        classes: &Classes,
+        classes: &ClosSpecs,
         core: &CoreSpec,
         first: u32,
         mut random: impl FnMut(u32) -> Pcg64,
@@ -132,15 +132,15 @@ impl Neighbour {
         let (before, snooped) = (memory.counters(), memory.snoop_counters());
         let at = loop {
             match self.core.step(memory, layout, now, horizon) {
-                Step::Done(at) => {
+                CoreStep::Done(at) => {
                     (self.under_way, self.took) = (false, Some(at.max(now) - self.started));
                     break Some(self.rest(at.max(now)));
                 }
-                Step::At(at) => break Some(at.max(now)),
-                Step::Wait => break None,
+                CoreStep::At(at) => break Some(at.max(now)),
+                CoreStep::Wait => break None,
                 // It takes no locks, and nobody waits for it.
-                Step::Lock(_, at) => self.core.grant(at),
-                Step::Unlock(..) => {}
+                CoreStep::Lock(_, at) => self.core.grant(at),
+                CoreStep::Unlock(..) => {}
             }
         };
         self.waits = at.is_none();

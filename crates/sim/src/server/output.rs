@@ -13,17 +13,17 @@ use std::collections::VecDeque;
 use machine::memory::Transaction;
 use units::{LINE_BYTES, Line, Ps};
 
-use super::{Event, HandedOver, Leaving, Observer, PRIORITY_NIC, Server};
+use super::{DepartureObserver, HandedOver, Leaving, PRIORITY_NIC, Server, ServerEvent};
 
 /// What the NIC has to send.
 #[derive(Clone, Debug)]
-pub(super) struct Output {
+pub(super) struct NicOutput {
     /// Lines of a block.
     block: u64,
     /// A turn goes on with the next packet of its queue until it has fetched so many lines.
     cells: u64,
     /// By core and port.
-    queues: Vec<Queue>,
+    queues: Vec<OutputQueue>,
     ports: usize,
     /// Queues with something to read, in turn.
     turns: VecDeque<usize>,
@@ -33,12 +33,17 @@ pub(super) struct Output {
     free: Ps,
 }
 
-state::state!(Output { values: [queues, turns, scheduled, free], arrays: [], parts: [], built: [block, cells, ports] });
+state::state!(NicOutput {
+    values: [queues, turns, scheduled, free],
+    arrays: [],
+    parts: [],
+    built: [block, cells, ports]
+});
 
 /// A transmit queue: packets that are read, or are to be.
 #[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
-struct Queue {
-    packets: VecDeque<Reading>,
+struct OutputQueue {
+    packets: VecDeque<BlockRead>,
     /// How many of them, the oldest, are asked for to their end.
     asked: usize,
     /// Packets that have left before.
@@ -46,7 +51,7 @@ struct Queue {
 }
 
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-struct Reading {
+struct BlockRead {
     packet: Leaving,
     batch: HandedOver,
     /// What is to be read: stretches of lines, whether they are of the packet as it came, and its bytes.
@@ -68,13 +73,13 @@ pub(super) struct Block {
     crossed: Ps,
 }
 
-impl Output {
+impl NicOutput {
     /// Blocks of `block` lines; with SRAM for `cells` lines a queue they are as long at least, and of several packets.
-    pub(super) fn new(block: u32, cells: u32, cores: usize, ports: usize) -> Output {
-        Output {
+    pub(super) fn new(block: u32, cells: u32, cores: usize, ports: usize) -> NicOutput {
+        NicOutput {
             block: block.max(cells).into(),
             cells: cells.into(),
-            queues: (0..cores * ports).map(|_| Queue::default()).collect(),
+            queues: (0..cores * ports).map(|_| OutputQueue::default()).collect(),
             ports,
             turns: VecDeque::new(),
             scheduled: false,
@@ -100,15 +105,15 @@ impl Server {
         }
         let bytes = u64::from(packet.sent_bytes);
         let runs = runs.filter(|(_, count, _)| *count > 0).collect();
-        queue.packets.push_back(Reading { packet, batch, runs, bytes, under_way: 0, there: (now, Ps::ZERO) });
+        queue.packets.push_back(BlockRead { packet, batch, runs, bytes, under_way: 0, there: (now, Ps::ZERO) });
         if !output.scheduled {
             output.scheduled = true;
-            self.engine.schedule(output.free.max(now), PRIORITY_NIC, Event::Output);
+            self.engine.schedule(output.free.max(now), PRIORITY_NIC, ServerEvent::Output);
         }
     }
 
     /// The next queue's turn.
-    pub(super) fn output_turn(&mut self, observer: &mut impl Observer) {
+    pub(super) fn output_turn(&mut self, observer: &mut impl DepartureObserver) {
         let Some(output) = &mut self.output else { return };
         output.scheduled = false;
         let Some(at) = output.turns.pop_front() else { return };
@@ -128,14 +133,14 @@ impl Server {
             }
             if !output.turns.is_empty() && !output.scheduled {
                 output.scheduled = true;
-                self.engine.schedule(output.free.max(self.engine.now()), PRIORITY_NIC, Event::Output);
+                self.engine.schedule(output.free.max(self.engine.now()), PRIORITY_NIC, ServerEvent::Output);
             }
             return;
         }
     }
 
     /// Asks for up to `lines` lines of the packet that queue `at` is at; how many they are.
-    fn ask_for_block(&mut self, at: usize, lines: u64, observer: &mut impl Observer) -> u64 {
+    fn ask_for_block(&mut self, at: usize, lines: u64, observer: &mut impl DepartureObserver) -> u64 {
         let now = self.engine.now();
         let Some(output) = &mut self.output else { return lines };
         let queue = &mut output.queues[at];
@@ -169,7 +174,7 @@ impl Server {
         lines - left
     }
 
-    fn block_asked(&mut self, block: Block, state: Result<Ps, Transaction>, observer: &mut impl Observer) {
+    fn block_asked(&mut self, block: Block, state: Result<Ps, Transaction>, observer: &mut impl DepartureObserver) {
         match state {
             Ok(at) => self.block_read(block, at, observer),
             Err(transaction) => self.expect_block(transaction, block),
@@ -177,7 +182,7 @@ impl Server {
     }
 
     /// Memory has given a block at `at`: sends the packets of its queue that are whole.
-    pub(super) fn block_read(&mut self, block: Block, at: Ps, observer: &mut impl Observer) {
+    pub(super) fn block_read(&mut self, block: Block, at: Ps, observer: &mut impl DepartureObserver) {
         let Some(output) = &mut self.output else { return };
         let queue = &mut output.queues[block.queue];
         let Some(reading) = queue.packets.get_mut((block.packet - queue.left) as usize) else { return };
@@ -189,7 +194,7 @@ impl Server {
         while let Some(output) = &mut self.output
             && let queue = &mut output.queues[block.queue]
             && queue.packets.front().is_some_and(|reading| reading.under_way == 0 && reading.runs.is_empty())
-            && let Some(Reading { packet, batch, there: (crossed, memory), .. }) = queue.packets.pop_front()
+            && let Some(BlockRead { packet, batch, there: (crossed, memory), .. }) = queue.packets.pop_front()
         {
             queue.left += 1;
             queue.asked -= 1;

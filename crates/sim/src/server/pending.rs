@@ -7,34 +7,36 @@
 
 use std::collections::VecDeque;
 
-use machine::cores::Step;
-use machine::memory::{Answer, Transaction};
+use machine::cores::CoreStep;
+use machine::memory::{MemoryReply, Transaction};
 use machine::nic::Received;
 use units::{PortId, Ps};
 
 use super::functional::Device;
 use super::output::Block;
-use super::{Event, HandedOver, Input, Leaving, Observer, PRIORITY_CORE, PRIORITY_NIC, Server, State};
+use super::{
+    CoreInput, CoreState, DepartureObserver, HandedOver, Leaving, PRIORITY_CORE, PRIORITY_NIC, Server, ServerEvent,
+};
 
 /// Built for a machine whose memory has controllers.
 #[derive(Clone, Debug)]
-pub(super) struct Pending {
+pub(super) struct PendingIo {
     /// When memory has its next turn; [`Ps::MAX`] if no event is scheduled for it.
     due: Ps,
-    answers: Vec<Answer>,
+    answers: Vec<MemoryReply>,
     /// By transaction.
     then: Vec<Then>,
-    cores: Vec<Turn>,
+    cores: Vec<WakeTurn>,
     /// Of each core, packets that are being written, in order.
     writing: Vec<VecDeque<Writing>>,
     /// Of each core and port, packets that are being read, in order.
-    reading: Vec<VecDeque<Reading>>,
+    reading: Vec<VecDeque<PendingRead>>,
     ports: usize,
     /// Packets wait for credits whose return is not known.
     out_of_credits: bool,
 }
 
-state::state!(Pending {
+state::state!(PendingIo {
     values: [due, then, cores, writing, reading, out_of_credits],
     arrays: [],
     parts: [],
@@ -57,7 +59,7 @@ enum Then {
 
 /// When a core is woken.
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
-struct Turn {
+struct WakeTurn {
     /// An event for an earlier version is out of date.
     version: u32,
     at: Ps,
@@ -75,7 +77,7 @@ struct Writing {
 }
 
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
-struct Reading {
+struct PendingRead {
     packet: Leaving,
     batch: HandedOver,
     /// When it has crossed PCIe, what memory takes apart.
@@ -84,13 +86,13 @@ struct Reading {
     state: Result<Ps, Transaction>,
 }
 
-impl Pending {
-    pub(super) fn new(cores: usize, ports: usize) -> Pending {
-        Pending {
+impl PendingIo {
+    pub(super) fn new(cores: usize, ports: usize) -> PendingIo {
+        PendingIo {
             due: Ps::MAX,
             answers: Vec::new(),
             then: Vec::new(),
-            cores: vec![Turn { version: 0, at: Ps::MAX, replays: false }; cores],
+            cores: vec![WakeTurn { version: 0, at: Ps::MAX, replays: false }; cores],
             writing: (0..cores).map(|_| VecDeque::new()).collect(),
             reading: (0..cores * ports).map(|_| VecDeque::new()).collect(),
             ports,
@@ -116,12 +118,12 @@ impl Server {
             && at < pending.due
         {
             pending.due = at;
-            self.engine.schedule(at.max(self.engine.now()), PRIORITY_NIC, Event::Memory);
+            self.engine.schedule(at.max(self.engine.now()), PRIORITY_NIC, ServerEvent::Memory);
         }
     }
 
     /// Memory's turn: answers become known.
-    pub(super) fn memory_turn(&mut self, observer: &mut impl Observer) {
+    pub(super) fn memory_turn(&mut self, observer: &mut impl DepartureObserver) {
         let now = self.engine.now();
         let Some(pending) = &mut self.pending else { return };
         if now < pending.due {
@@ -133,21 +135,21 @@ impl Server {
         self.memory.advance(now, &mut answers);
         for answer in answers.drain(..) {
             match answer {
-                Answer::Core(core, ticket, response) => {
+                MemoryReply::Core(core, ticket, response) => {
                     let i = usize::from(core.0);
                     if let Some(neighbour) = i.checked_sub(self.cores.len()).and_then(|k| self.neighbours.get_mut(k)) {
                         if neighbour.answered(ticket, &response) {
                             let (at, k) = (response.at.max(now), i - self.cores.len());
-                            self.engine.schedule(at, PRIORITY_CORE, Event::Neighbour(k));
+                            self.engine.schedule(at, PRIORITY_CORE, ServerEvent::Neighbour(k));
                         }
                         continue;
                     }
                     self.cores[i].core.complete(ticket, &response);
-                    if self.cores[i].state == State::Running {
+                    if self.cores[i].state == CoreState::Running {
                         self.wake_replay(i, response.at);
                     }
                 }
-                Answer::Device(transaction, at) => self.answered(transaction, at, observer),
+                MemoryReply::Device(transaction, at) => self.answered(transaction, at, observer),
             }
         }
         if let Some(pending) = &mut self.pending {
@@ -163,27 +165,27 @@ impl Server {
             let at = at.max(self.engine.now());
             turn.version = turn.version.wrapping_add(1);
             turn.at = at;
-            self.engine.schedule(at, PRIORITY_CORE, Event::Replay(i, turn.version));
+            self.engine.schedule(at, PRIORITY_CORE, ServerEvent::Replay(i, turn.version));
         }
     }
 
     /// Core `i` has come back from its replay with `step`; says whether it waits for its turn.
-    pub(super) fn waits(&mut self, i: usize, step: Step) -> bool {
+    pub(super) fn waits(&mut self, i: usize, step: CoreStep) -> bool {
         let Some(pending) = &mut self.pending else { return false };
         let turn = &mut pending.cores[i];
         turn.version = turn.version.wrapping_add(1);
         turn.at = Ps::MAX;
-        turn.replays = matches!(step, Step::At(_) | Step::Wait);
-        if let Step::At(at) = step {
+        turn.replays = matches!(step, CoreStep::At(_) | CoreStep::Wait);
+        if let CoreStep::At(at) = step {
             self.wake_replay(i, at);
         }
-        matches!(step, Step::At(_) | Step::Wait)
+        matches!(step, CoreStep::At(_) | CoreStep::Wait)
     }
 
     /// The turn of core `i` that was given as `version`.
     pub(super) fn replay_turn(&mut self, i: usize, version: u32) {
         let is_valid = self.pending.as_ref().is_some_and(|p| p.cores[i].version == version && p.cores[i].replays);
-        if is_valid && self.cores[i].state == State::Running {
+        if is_valid && self.cores[i].state == CoreState::Running {
             self.step(i);
         }
     }
@@ -224,7 +226,7 @@ impl Server {
         let waited = self.functional.device(Device::Descriptors, at.since(since));
         batch.in_memory = batch.in_memory.max(waited);
         let there = crossed + batch.in_memory + self.down.latency();
-        self.engine.schedule(there.max(self.engine.now()), PRIORITY_NIC, Event::ReadPackets(slot));
+        self.engine.schedule(there.max(self.engine.now()), PRIORITY_NIC, ServerEvent::ReadPackets(slot));
     }
 
     /// `packet` is read from memory at `state`, or by that transaction.
@@ -234,7 +236,7 @@ impl Server {
         batch: HandedOver,
         crossed: Ps,
         state: Result<Ps, Transaction>,
-        observer: &mut impl Observer,
+        observer: &mut impl DepartureObserver,
     ) {
         let now = self.engine.now();
         let Some(pending) = &mut self.pending else {
@@ -247,7 +249,7 @@ impl Server {
                 if let Err(transaction) = state {
                     pending.expect(transaction, Then::Sent(batch.core, packet.port));
                 }
-                pending.reading[queue].push_back(Reading { packet, batch, crossed, since: now, state });
+                pending.reading[queue].push_back(PendingRead { packet, batch, crossed, since: now, state });
             }
         }
     }
@@ -263,11 +265,11 @@ impl Server {
     pub(super) fn wait_for_credits(&mut self, at: Ps) {
         match &mut self.pending {
             Some(pending) if at == Ps::MAX => pending.out_of_credits = true,
-            _ => self.engine.schedule(at, PRIORITY_NIC, Event::Credits),
+            _ => self.engine.schedule(at, PRIORITY_NIC, ServerEvent::Credits),
         }
     }
 
-    fn answered(&mut self, transaction: Transaction, at: Ps, observer: &mut impl Observer) {
+    fn answered(&mut self, transaction: Transaction, at: Ps, observer: &mut impl DepartureObserver) {
         let Some(pending) = &mut self.pending else { return };
         match std::mem::replace(&mut pending.then[transaction.0 as usize], Then::Nothing) {
             Then::Nothing => {}
@@ -286,7 +288,7 @@ impl Server {
                     let visible = self.visible(i, received, since, at.max(self.engine.now()));
                     self.credits.give_back_later(bytes, visible);
                     if retry {
-                        self.engine.schedule(visible, PRIORITY_NIC, Event::Credits);
+                        self.engine.schedule(visible, PRIORITY_NIC, ServerEvent::Credits);
                     }
                 }
             }
@@ -296,9 +298,9 @@ impl Server {
                     reading.state = Ok(at);
                 }
                 while let Some(pending) = &mut self.pending
-                    && let Some(Reading { state: Ok(_), .. }) = pending.reading[queue].front()
+                    && let Some(PendingRead { state: Ok(_), .. }) = pending.reading[queue].front()
                     && let Some(reading) = pending.reading[queue].pop_front()
-                    && let Reading { packet, batch, crossed, since, state: Ok(at) } = reading
+                    && let PendingRead { packet, batch, crossed, since, state: Ok(at) } = reading
                 {
                     self.send(packet, batch, crossed, at - since, observer);
                 }
@@ -314,7 +316,7 @@ impl Server {
         worker.latest_visible = visible;
         received.dma_memory = visible - since;
         received.visible = visible;
-        if let Input::Nic(rx) = &mut worker.input {
+        if let CoreInput::Nic(rx) = &mut worker.input {
             rx.complete(received);
         }
         self.wake(i, visible);

@@ -9,7 +9,7 @@ use engine::Seed;
 use sim::load::{Loaded, Stock, load};
 use sim::run::steer::Steer;
 use sim::scenario::{SCENARIOS, find};
-use sim::server::{Departure, Fate, Observer, Pause, Server, belonging};
+use sim::server::{Departure, DepartureObserver, PacketFate, Pause, Server, belonging};
 use sim::{Overrides, Scenario};
 use stats::Attribution;
 use units::{CoreId, PacketId, Ps};
@@ -87,12 +87,12 @@ const CASES: &[(&str, &[&str])] = &[
 ];
 
 /// A packet's end, whole.
-type End = (PacketId, Ps, u32, CoreId, Fate, Ps, Attribution);
+type End = (PacketId, Ps, u32, CoreId, PacketFate, Ps, Attribution);
 
 #[derive(Clone, Default)]
 struct Ends(Vec<End>);
 
-impl Observer for Ends {
+impl DepartureObserver for Ends {
     fn departure(&mut self, d: &Departure) {
         self.0.push((d.packet, d.arrival, d.frame_bytes, d.core, d.fate, d.sojourn, *d.attribution));
     }

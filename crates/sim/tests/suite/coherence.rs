@@ -1,7 +1,7 @@
 //! Snooping in place of a directory, on the server.
 
 use serde_json::Value;
-use sim::{Options, Overrides, Scenario, run, summary};
+use sim::{Overrides, RunOptions, Scenario, run, summary};
 
 const QUICK: [&str; 10] = [
     "run.packets=4000",
@@ -25,7 +25,7 @@ fn read(set: &[&str]) -> Result<Scenario, sim::ScenarioError> {
 
 /// The document; packets are conserved and the sojourn is accounted for.
 fn document(set: &[&str]) -> Value {
-    let result = run(&read(set).unwrap(), Options { threads: 1, same_packets: false }, &mut |_| true).unwrap();
+    let result = run(&read(set).unwrap(), RunOptions { threads: 1, same_packets: false }, &mut |_| true).unwrap();
     let measure = &result.measured.measure;
     let ended: u64 = measure.lost.values().chain(measure.rejected.values()).sum();
     assert_eq!(measure.offered.packets, measure.carried.packets + ended, "{set:?}");
@@ -89,7 +89,7 @@ fn it_goes_with_controllers_applications_prefetchers_and_policies_and_says_with_
     }
     let refused = |set: &[&str]| match read(set) {
         Err(error) => error.to_string(),
-        Ok(scenario) => match run(&scenario, Options { threads: 1, same_packets: false }, &mut |_| true) {
+        Ok(scenario) => match run(&scenario, RunOptions { threads: 1, same_packets: false }, &mut |_| true) {
             Err(error) => error.to_string(),
             Ok(_) => panic!("{set:?} was taken"),
         },

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use engine::Seed;
 use sim::load::{Stock, load};
 use sim::scenario::{SCENARIOS, find};
-use sim::server::{Departure, Fate, Observer, Pause, Server};
+use sim::server::{Departure, DepartureObserver, PacketFate, Pause, Server};
 use sim::{Overrides, Scenario};
 use units::Ps;
 
@@ -31,10 +31,10 @@ struct Ends {
     lost: u64,
 }
 
-impl Observer for Ends {
+impl DepartureObserver for Ends {
     fn departure(&mut self, d: &Departure) {
         self.ended += 1;
-        self.lost += u64::from(matches!(d.fate, Fate::Lost(_)));
+        self.lost += u64::from(matches!(d.fate, PacketFate::Lost(_)));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Slices and ways of applications, skipping, bypass, and tables in stacked DRAM, on the server.
 
 use serde_json::Value;
-use sim::{Options, Overrides, Scenario, run, summary};
+use sim::{Overrides, RunOptions, Scenario, run, summary};
 
 const QUICK: [&str; 9] = [
     "run.packets=6000",
@@ -25,7 +25,7 @@ fn read(set: &[&str]) -> Result<Scenario, sim::ScenarioError> {
 
 /// The document; packets are conserved and the sojourn is accounted for.
 fn document(set: &[&str]) -> Value {
-    let result = run(&read(set).unwrap(), Options { threads: 1, same_packets: false }, &mut |_| true).unwrap();
+    let result = run(&read(set).unwrap(), RunOptions { threads: 1, same_packets: false }, &mut |_| true).unwrap();
     let measure = &result.measured.measure;
     let ended: u64 = measure.lost.values().chain(measure.rejected.values()).sum();
     assert_eq!(measure.offered.packets, measure.carried.packets + ended, "{set:?}");
@@ -102,7 +102,7 @@ fn tables_that_a_cold_llc_misses_are_not_skipped() {
 #[test]
 fn memory_that_nobody_has_is_refused_with_what_there_is() {
     let refused = |set: &[&str]| {
-        let found = read(set).and_then(|s| run(&s, Options { threads: 1, same_packets: false }, &mut |_| true));
+        let found = read(set).and_then(|s| run(&s, RunOptions { threads: 1, same_packets: false }, &mut |_| true));
         found.map(|_| ()).unwrap_err().to_string()
     };
     let said = refused(&["machine.applications.table.bypass=true"]);

@@ -1,7 +1,7 @@
 //! Packet buffers of a scenario: what a run tells of them, what it refuses, and which DRAM rows packets touch.
 
 use serde_json::Value;
-use sim::{Options, Overrides, Scenario, ScenarioError};
+use sim::{Overrides, RunOptions, Scenario, ScenarioError};
 
 fn scenario(set: &[&str]) -> Scenario {
     let quick = ["function.forward.prefixes=2000", "run.packets=3000", "run.curve=[]", "mempool.size=8192"];
@@ -10,7 +10,7 @@ fn scenario(set: &[&str]) -> Scenario {
 }
 
 fn run(set: &[&str]) -> Result<Value, ScenarioError> {
-    sim::run(&scenario(set), Options::default(), &mut |_| true).map(|result| sim::summary(&result, ""))
+    sim::run(&scenario(set), RunOptions::default(), &mut |_| true).map(|result| sim::summary(&result, ""))
 }
 
 fn words(summary: &Value) -> String {

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use serde_json::Value;
-use sim::{Options, Overrides, Progress, Scenario, ScenarioError, Search, run, run_all, summary};
+use sim::{Overrides, Progress, RateSearch, RunOptions, Scenario, ScenarioError, run, run_all, summary};
 
 /// Fields of what the host took.
 const HOST: [&str; 3] = ["wall_s", "load_s", "packets_per_wall_s"];
 
-fn scenario(set: &[&str], search: Option<Search>) -> Scenario {
+fn scenario(set: &[&str], search: Option<RateSearch>) -> Scenario {
     let quick = [
         "run.packets=4000",
         "mempool.size=2048",
@@ -26,7 +26,7 @@ fn scenario(set: &[&str], search: Option<Search>) -> Scenario {
 }
 
 fn document(scenario: &Scenario, threads: usize) -> Value {
-    without_host(summary(&run(scenario, Options { threads, same_packets: false }, &mut |_| true).unwrap(), "test"))
+    without_host(summary(&run(scenario, RunOptions { threads, same_packets: false }, &mut |_| true).unwrap(), "test"))
 }
 
 fn without_host(mut document: Value) -> Value {
@@ -38,7 +38,7 @@ fn without_host(mut document: Value) -> Value {
 fn a_result_is_the_same_on_any_number_of_threads() {
     let curve = scenario(&["traffic.load=0.2", "run.curve=[0.1, 0.4, 0.7, 1.0]", "run.curve_packets=2000"], None);
     let set = ["machine.cores=2", "run.search_packets=3000", "run.search_resolution=0.02", "run.loss_limit=0.01"];
-    let search = scenario(&set, Some(Search::Pdr));
+    let search = scenario(&set, Some(RateSearch::Pdr));
     for scenario in [curve, search] {
         let alone = document(&scenario, 1);
         assert_eq!(alone["partial"], false);
@@ -73,7 +73,7 @@ fn a_tenant_in_a_class_of_its_own_has_no_more_than_its_ways() {
 #[test]
 fn a_search_tries_half_the_interval_each_time_and_ends_at_the_resolution() {
     let set = ["machine.cores=1", "run.search_packets=3000", "run.search_resolution=0.02"];
-    let document = document(&scenario(&set, Some(Search::Ndr)), 3);
+    let document = document(&scenario(&set, Some(RateSearch::Ndr)), 3);
     let trials = document["search"]["trials"].as_array().unwrap();
     assert_eq!(trials[0]["load"], 1.0);
     assert_eq!(trials[1]["load"], 0.5);
@@ -111,7 +111,7 @@ fn cores_that_wait_for_a_full_dram_are_not_called_the_limit() {
 fn runs_that_are_compared_are_measured_from_the_same_packet_on() {
     let slow = scenario(&["traffic.load=0.05"], None);
     let given = scenario(&["traffic.load=0.05", "run.warmup=9000"], None);
-    let options = Options { threads: 2, same_packets: true };
+    let options = RunOptions { threads: 2, same_packets: true };
     let results = run_all(&[slow.clone(), given.clone()], options, &mut |_| true).unwrap();
     let documents: Vec<Value> = results.iter().map(|r| without_host(summary(r, "test"))).collect();
     assert_eq!(documents[0]["warmup_packets"], 9000);
@@ -130,14 +130,14 @@ fn warm_up_goes_on_until_every_mbuf_was_used_and_says_so() {
     assert_eq!(document["packets"], 20_000);
     assert!(document["verdict"]["reasons"].to_string().contains("cut as warm-up"));
     let none = scenario(&["run.warmup=0"], None);
-    let measured = run(&none, Options { threads: 1, same_packets: false }, &mut |_| true).unwrap().measured;
+    let measured = run(&none, RunOptions { threads: 1, same_packets: false }, &mut |_| true).unwrap().measured;
     assert_eq!((measured.warmup.packets, measured.simulated), (0, 4000));
 }
 
 #[test]
 fn the_series_has_what_the_machine_did_and_sums_to_what_was_measured() {
     let scenario = scenario(&["traffic.load=0.1", "run.packets=20000"], None);
-    let result = run(&scenario, Options::default(), &mut |_| true).unwrap();
+    let result = run(&scenario, RunOptions::default(), &mut |_| true).unwrap();
     let measured = &result.measured;
     let mut sum = sim::run::measure::Activity::default();
     measured.measure.intervals.iter().for_each(|i| sum += i.activity);
@@ -161,7 +161,7 @@ fn stopping_leaves_a_partial_result_on_any_number_of_threads() {
     let scenario = scenario(&set, None);
     for threads in [1, 3] {
         let mut stop_in_the_run = |p: &Progress| !(p.phase == "run" && p.done > 0);
-        let result = run(&scenario, Options { threads, same_packets: false }, &mut stop_in_the_run).unwrap();
+        let result = run(&scenario, RunOptions { threads, same_packets: false }, &mut stop_in_the_run).unwrap();
         let document = summary(&result, "test");
         assert_eq!(document["partial"], true);
         let count = |name: &str| document[name].as_u64().unwrap();
@@ -173,16 +173,16 @@ fn stopping_leaves_a_partial_result_on_any_number_of_threads() {
 
 #[test]
 fn stopping_a_search_leaves_the_trials_that_were_complete() {
-    let scenario = scenario(&["run.search_packets=30000"], Some(Search::Ndr));
+    let scenario = scenario(&["run.search_packets=30000"], Some(RateSearch::Ndr));
     let stop = &mut |p: &Progress| !p.phase.starts_with("trial at 50");
-    let result = run(&scenario, Options { threads: 1, same_packets: false }, stop).unwrap();
+    let result = run(&scenario, RunOptions { threads: 1, same_packets: false }, stop).unwrap();
     assert!(result.partial);
     assert_eq!(result.search.unwrap().trials.len(), 1);
 }
 
 #[test]
 fn stopping_while_loading_says_that_there_is_no_result() {
-    let stopped = run(&scenario(&[], None), Options::default(), &mut |_| false).unwrap_err();
+    let stopped = run(&scenario(&[], None), RunOptions::default(), &mut |_| false).unwrap_err();
     assert!(matches!(stopped, ScenarioError::Stopped { .. }));
     let told = stopped.to_string();
     assert!(told.starts_with("stopped while loading") && told.ends_with("there is no result"), "{told}");

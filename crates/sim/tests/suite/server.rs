@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use engine::Seed;
 use functions::{Forward, Function, NextHop, Vhost};
 use proptest::prelude::*;
-use sim::server::{Departure, Fate, Observer, Pause, Server};
+use sim::server::{Departure, DepartureObserver, PacketFate, Pause, Server};
 use sim::{Overrides, Scenario};
 use traffic::{Blueprint, Table};
 use units::Ps;
@@ -21,14 +21,14 @@ static FORWARDING: LazyLock<[Forward; 2]> = LazyLock::new(|| {
 });
 
 /// What became of a packet, with its sojourn and what that was spent on in all.
-type End = (u64, Ps, Fate, Ps, Ps);
+type End = (u64, Ps, PacketFate, Ps, Ps);
 
 #[derive(Default)]
 struct Ends {
     all: Vec<End>,
 }
 
-impl Observer for Ends {
+impl DepartureObserver for Ends {
     fn departure(&mut self, d: &Departure) {
         self.all.push((d.packet.0, d.arrival, d.fate, d.sojourn, d.attribution.total()));
     }
@@ -66,7 +66,7 @@ fn ends(scenario: &Scenario, offer: u64) -> Ends {
     assert!(ids.into_iter().eq(0..offer), "each packet ends once");
     for (id, _, fate, sojourn, total) in &ends.all {
         assert_eq!(sojourn, total, "packet {id}: what its sojourn was spent on");
-        assert_eq!(matches!(fate, Fate::Sent(_)), *sojourn > Ps::ZERO, "packet {id}");
+        assert_eq!(matches!(fate, PacketFate::Sent(_)), *sojourn > Ps::ZERO, "packet {id}");
     }
     ends
 }
@@ -75,9 +75,9 @@ fn tally(ends: &Ends) -> BTreeMap<&'static str, usize> {
     let mut tally = BTreeMap::new();
     for (_, _, fate, ..) in &ends.all {
         let name = match fate {
-            Fate::Sent(_) => "sent",
-            Fate::Rejected(reason) => reason.name(),
-            Fate::Lost(loss) => loss.name(),
+            PacketFate::Sent(_) => "sent",
+            PacketFate::Rejected(reason) => reason.name(),
+            PacketFate::Lost(loss) => loss.name(),
         };
         *tally.entry(name).or_default() += 1;
     }

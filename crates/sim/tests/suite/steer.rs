@@ -2,7 +2,7 @@
 
 use sim::run::steer::ControlInterval;
 use sim::scenario::{SCENARIOS, find};
-use sim::{Options, Overrides, Scenario, ScenarioError};
+use sim::{Overrides, RunOptions, Scenario, ScenarioError};
 
 fn scenario(set: &[&str]) -> Result<Scenario, ScenarioError> {
     let base = [
@@ -28,7 +28,7 @@ fn scenario(set: &[&str]) -> Result<Scenario, ScenarioError> {
 
 fn control(set: &[&str]) -> (Vec<ControlInterval>, String) {
     let result =
-        sim::run(&scenario(set).unwrap(), Options { threads: 1, ..Options::default() }, &mut |_| true).unwrap();
+        sim::run(&scenario(set).unwrap(), RunOptions { threads: 1, ..RunOptions::default() }, &mut |_| true).unwrap();
     let summary = sim::summary(&result, "test").to_string();
     assert_eq!(result.measured.measure.unattributed, 0);
     (result.measured.control, summary)

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use engine::Seed;
 use functions::{Forward, Function, NextHop};
 use proptest::prelude::*;
-use sim::server::{Departure, Fate, Observer, Pause, Server};
+use sim::server::{Departure, DepartureObserver, PacketFate, Pause, Server};
 use sim::{Overrides, Scenario};
 use stats::Reason;
 use traffic::{Blueprint, Table};
@@ -30,10 +30,10 @@ struct Ends {
     last: Ps,
 }
 
-impl Observer for Ends {
+impl DepartureObserver for Ends {
     fn departure(&mut self, d: &Departure) {
         self.all += 1;
-        if let Fate::Sent(_) = d.fate {
+        if let PacketFate::Sent(_) = d.fate {
             self.sent += 1;
             self.memory += Ps(d.attribution[Reason::DmaMemory]);
             assert_eq!(d.attribution.total(), d.sojourn, "what its sojourn was spent on");

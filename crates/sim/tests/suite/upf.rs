@@ -8,7 +8,7 @@ use functions::DropReason;
 use functions::upf::{GTPU_PORT, parse_gtpu};
 use packet::{Packet, layers};
 use serde_json::Value;
-use sim::{Options, Overrides, Scenario, run, summary};
+use sim::{Overrides, RunOptions, Scenario, run, summary};
 use traffic::Capture;
 
 fn document(set: &[&str], capture: Option<PathBuf>) -> Value {
@@ -26,7 +26,7 @@ fn document(set: &[&str], capture: Option<PathBuf>) -> Value {
     ];
     let set = quick.iter().chain(set).map(|s| s.to_string()).collect();
     let scenario = Scenario::read("", "test", &Overrides { set, capture, ..Overrides::default() }).unwrap();
-    summary(&run(&scenario, Options { threads: 1, same_packets: false }, &mut |_| true).unwrap(), "test")
+    summary(&run(&scenario, RunOptions { threads: 1, same_packets: false }, &mut |_| true).unwrap(), "test")
 }
 
 fn count(document: &Value, name: &str) -> u64 {
@@ -81,7 +81,7 @@ fn sessions_come_from_a_file_and_errors_name_its_line() {
     std::fs::write(&file, text.replace("uplink_teid = 5", "uplink_teid = 0")).unwrap();
     let overrides = Overrides { set: vec!["function.kind=upf".into(), set], ..Overrides::default() };
     let scenario = Scenario::read("", "test", &overrides).unwrap();
-    let error = run(&scenario, Options::default(), &mut |_| true).err().unwrap().to_string();
+    let error = run(&scenario, RunOptions::default(), &mut |_| true).err().unwrap().to_string();
     std::fs::remove_dir_all(&folder).unwrap();
     assert!(error.starts_with("function.upf: sessions.toml:6: session[seid = 1].uplink_teid = 0"), "{error}");
 }

@@ -3,7 +3,7 @@
 //!
 //! `cargo test --release -p wirespeed-sim --test suite validation_ddio:: -- --ignored --nocapture` prints all points.
 
-use sim::{Options, Overrides, Scenario};
+use sim::{Overrides, RunOptions, Scenario};
 
 const SCENARIO: &str = include_str!("../../../../validation/ddio/scenario.toml");
 const REFERENCE: &str = include_str!("../../../../validation/ddio/reference.csv");
@@ -45,7 +45,7 @@ fn simulate(point: &Point, packets: u64) -> f64 {
         format!("run.packets={packets}"),
     ];
     let scenario = Scenario::read(SCENARIO, "scenario.toml", &Overrides { set, ..Overrides::default() }).unwrap();
-    let result = sim::run(&scenario, Options { threads: 1, ..Options::default() }, &mut |_| true).unwrap();
+    let result = sim::run(&scenario, RunOptions { threads: 1, ..RunOptions::default() }, &mut |_| true).unwrap();
     let counted = result.measured.counts.memory.dma_write;
     100.0 * counted.hits as f64 / (counted.hits + counted.misses) as f64
 }

@@ -6,9 +6,9 @@
 //! depend on each other take n latencies, n independent ones n latencies over the misses that may
 //! be outstanding.
 
-use machine::cores::{BurstPacket, Core, CoreModel, CoreSpec, Step};
-use machine::{Lookup, Memory, Reply, Response, Served};
-use probe::{Event, Layout, Placed, Probe, Record, Ref, RegionId, Request, Requests};
+use machine::cores::{BurstPacket, Core, CoreModel, CoreSpec, CoreStep};
+use machine::{Memory, PrivateLookup, Reply, Response, Served};
+use probe::{Layout, Placed, Probe, ProbeEvent, Record, Ref, RegionId, Request, Requests};
 use stats::{Path, Reason};
 use units::{Addr, Clos, CoreId, LINE_BYTES, Line, PacketId, Ps};
 
@@ -28,12 +28,12 @@ impl Fixed {
 }
 
 impl Memory for Fixed {
-    fn lookup(&mut self, request: &Request) -> Lookup {
+    fn lookup(&mut self, request: &Request) -> PrivateLookup {
         let hit = (request.addr.line() == PRIVATE).then_some(Served::L1);
-        Lookup { hit, ..Lookup::default() }
+        PrivateLookup { hit, ..PrivateLookup::default() }
     }
-    fn settle(&mut self, _: &Lookup, _: &Request, _: Ps) {}
-    fn fetch(&mut self, request: &Request, _: &Lookup, now: Ps) -> Reply {
+    fn settle(&mut self, _: &PrivateLookup, _: &Request, _: Ps) {}
+    fn fetch(&mut self, request: &Request, _: &PrivateLookup, now: Ps) -> Reply {
         Reply::Done(self.access(request, now))
     }
     fn private_latency(&self, _: Served) -> (Reason, Ps) {
@@ -83,7 +83,7 @@ fn core(record: &Record, outstanding: usize) -> Ps {
     record.replay(core.script());
     core.start([BurstPacket { id: PacketId(0), mbuf: Addr(0), data: Addr(0), cells: 0 }], Ps::ZERO);
     match core.step(&mut Fixed, &Flat, Ps::ZERO, Ps::MAX) {
-        Step::Done(at) => at,
+        CoreStep::Done(at) => at,
         other => panic!("{other:?}"),
     }
 }
@@ -96,7 +96,7 @@ fn twin(record: &Record, outstanding: usize) -> Ps {
     let mut done: Vec<Ps> = Vec::new();
     let mut requests = Requests::new();
     for event in record.iter() {
-        let Event::Touch(r) = event else { continue };
+        let ProbeEvent::Touch(r) = event else { continue };
         let address_known = match r.dep {
             0 => Ps::ZERO,
             back => done[done.len() - usize::from(back)],

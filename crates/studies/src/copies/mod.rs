@@ -28,7 +28,7 @@ use units::Frequency;
 use sim::scenario::ScenarioError;
 
 pub use messages::MessagesSpec;
-pub use receive::{NicData, PacketSizes, ReceiveSpec, Segment, segments};
+pub use receive::{NicData, PacketSizes, ReceiveSpec, TcpSegment, segments};
 pub use stream::StreamSpec;
 pub use vhost::VhostSpec;
 
@@ -45,13 +45,13 @@ pub struct Experiment {
     /// Who copies.
     pub method: CopyMethod,
     /// What.
-    pub workload: Workload,
+    pub workload: CopyWorkload,
 }
 
 /// What is copied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
-pub enum Workload {
+pub enum CopyWorkload {
     /// The STREAM copy kernel.
     Stream(StreamSpec),
     /// The receiver's side of TCP/IP.
@@ -64,7 +64,7 @@ pub enum Workload {
 
 /// What an experiment took.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Measurement {
+pub struct CopyMeasurement {
     /// Rounds, packets or messages.
     pub items: u64,
     /// CPU clocks from the first to the last.
@@ -89,13 +89,13 @@ pub struct Measurement {
     pub counts: CopyCounts,
 }
 
-impl Measurement {
-    fn of(cpus: &cpu::Cpus, items: u64) -> Measurement {
+impl CopyMeasurement {
+    fn of(cpus: &cpu::Cpus, items: u64) -> CopyMeasurement {
         let counts = *cpus.counts();
         let clocks = cpus.clocks();
         let share = |part: u64, all: u64| if all == 0 { 0.0 } else { part as f64 / all as f64 };
         let seconds = clocks as f64 * cpus.period_s();
-        Measurement {
+        CopyMeasurement {
             items,
             clocks,
             clocks_per_item: share(clocks, items),
@@ -123,12 +123,12 @@ impl Measurement {
 /// assert_eq!(run(&experiment)?.copies, 100);
 /// # Ok::<(), sim::ScenarioError>(())
 /// ```
-pub fn run(experiment: &Experiment) -> Result<Measurement, ScenarioError> {
+pub fn run(experiment: &Experiment) -> Result<CopyMeasurement, ScenarioError> {
     let level = CopyLevel::new(&experiment.machine, &experiment.costs)?;
     let clock: Frequency = experiment.costs.clock;
     let needs = match &experiment.workload {
-        Workload::Vhost(_) => 2,
-        Workload::Messages(_) => 2,
+        CopyWorkload::Vhost(_) => 2,
+        CopyWorkload::Messages(_) => 2,
         _ => 1,
     };
     if experiment.machine.cpus < needs {
@@ -136,12 +136,12 @@ pub fn run(experiment: &Experiment) -> Result<Measurement, ScenarioError> {
     }
     let mut cpus = cpu::Cpus::new(level, experiment.method, clock, experiment.machine.cpus);
     let items = match &experiment.workload {
-        Workload::Stream(spec) => stream::run(spec, &mut cpus)?,
-        Workload::Receive(spec) => receive::run(spec, &mut cpus)?,
-        Workload::Vhost(spec) => vhost::run(spec, &mut cpus)?,
-        Workload::Messages(spec) => messages::run(spec, &mut cpus)?,
+        CopyWorkload::Stream(spec) => stream::run(spec, &mut cpus)?,
+        CopyWorkload::Receive(spec) => receive::run(spec, &mut cpus)?,
+        CopyWorkload::Vhost(spec) => vhost::run(spec, &mut cpus)?,
+        CopyWorkload::Messages(spec) => messages::run(spec, &mut cpus)?,
     };
-    Ok(Measurement::of(&cpus, items))
+    Ok(CopyMeasurement::of(&cpus, items))
 }
 
 /// Runs an experiment given as JSON.

@@ -108,7 +108,7 @@ impl Default for PacketSizes {
 
 /// A received TCP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
+pub struct TcpSegment {
     /// Its flow, numbered in order of appearance.
     pub session: u64,
     /// Bytes of its payload.
@@ -119,7 +119,7 @@ pub struct Segment {
 ///
 /// # Errors
 /// As [`Capture::open`].
-pub fn segments(path: impl AsRef<Path>) -> Result<Vec<Segment>, ScenarioError> {
+pub fn segments(path: impl AsRef<Path>) -> Result<Vec<TcpSegment>, ScenarioError> {
     let mut capture = Capture::open(path)?;
     let mut packet = Packet::default();
     let mut flows = HashMap::new();
@@ -136,13 +136,13 @@ pub fn segments(path: impl AsRef<Path>) -> Result<Vec<Segment>, ScenarioError> {
         }
         let next = flows.len() as u64;
         let session = *flows.entry(found.five_tuple).or_insert(next);
-        segments.push(Segment { session, payload });
+        segments.push(TcpSegment { session, payload });
     }
     Ok(segments)
 }
 
 impl ReceiveSpec {
-    fn segments(&self) -> Result<Vec<Segment>, ScenarioError> {
+    fn segments(&self) -> Result<Vec<TcpSegment>, ScenarioError> {
         let PacketSizes { packets, payload, share, other_payload, capture } = &self.packets;
         if let Some(path) = capture {
             let found = segments(path)?;
@@ -159,7 +159,7 @@ impl ReceiveSpec {
         // Spread evenly: the n-th packet is of the common size where n x share passes a whole number.
         let whole = |n: u64| (n as f64 * share) as u64;
         let payload = |n: u64| if whole(n + 1) > whole(n) { *payload } else { *other_payload };
-        Ok((0..*packets).map(|n| Segment { session: session(n), payload: payload(n) }).collect())
+        Ok((0..*packets).map(|n| TcpSegment { session: session(n), payload: payload(n) }).collect())
     }
 }
 

@@ -20,13 +20,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{CoreId, LINE_BYTES};
 
-use super::{Bench, COPY_INSTRUCTIONS, Timed, copy_lines, value};
+use super::{COPY_INSTRUCTIONS, LoopMachine, Timed, copy_lines, value};
 use sim::scenario::{MachineSpec, ScenarioError};
 
 /// Forwarding by testpmd.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub struct ForwardSpec {
+pub struct TestpmdSpec {
     /// Between which devices.
     pub devices: Devices,
     /// Bytes of a packet, 64 to 1920.
@@ -45,9 +45,9 @@ pub struct ForwardSpec {
     pub instructions: u32,
 }
 
-impl Default for ForwardSpec {
-    fn default() -> ForwardSpec {
-        ForwardSpec {
+impl Default for TestpmdSpec {
+    fn default() -> TestpmdSpec {
+        TestpmdSpec {
             devices: Devices::Memif,
             size: 1500,
             descriptors: 1024,
@@ -71,7 +71,7 @@ pub enum Devices {
     Memif,
 }
 
-impl ForwardSpec {
+impl TestpmdSpec {
     /// Bytes of the pool, or of a ring's slots.
     pub(super) fn largest(&self) -> u64 {
         (u64::from(self.pool) * STRIDE).max(self.descriptors * SLOT)
@@ -114,14 +114,14 @@ const MEASURED: u64 = 20_000;
 /// A pool that is much larger than all caches need not come round: it is as cold the first time.
 const TIMES_LLC: u64 = 2;
 
-pub(super) fn run(spec: &ForwardSpec, machine: &MachineSpec, bench: &mut Bench) -> Result<Timed, ScenarioError> {
+pub(super) fn run(spec: &TestpmdSpec, machine: &MachineSpec, bench: &mut LoopMachine) -> Result<Timed, ScenarioError> {
     let mut forwarder = Forwarder::new(spec);
     let lines = spec.size.div_ceil(LINE_BYTES) + 3;
     let capacity = (machine.llc.size.bytes() + machine.l2.size.bytes()) / LINE_BYTES;
     let enough = TIMES_LLC * capacity / lines;
     let ring = 2 * spec.descriptors;
     let warmup = (2 * u64::from(spec.pool)).max(2 * ring).min(enough.max(2 * ring)).max(2 * spec.burst);
-    let mut iterate = |until: u64, bench: &mut Bench| {
+    let mut iterate = |until: u64, bench: &mut LoopMachine| {
         let (mut through, mut dropped) = (0, 0);
         while through + dropped < until {
             let (sent, lost) = forwarder.iteration(bench.core.script());
@@ -143,26 +143,26 @@ pub(super) fn run(spec: &ForwardSpec, machine: &MachineSpec, bench: &mut Bench) 
 }
 
 struct Forwarder {
-    spec: ForwardSpec,
+    spec: TestpmdSpec,
     pool: Mempool,
-    rings: [Ring; 2],
+    rings: [RingIndices; 2],
     held: Vec<u32>,
     starved: bool,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Ring {
+struct RingIndices {
     head: u64,
     tail: u64,
 }
 
 impl Forwarder {
-    fn new(spec: &ForwardSpec) -> Forwarder {
+    fn new(spec: &TestpmdSpec) -> Forwarder {
         let pool = MempoolSpec { size: spec.pool, cache: spec.cache, kind: spec.order, shuffled: false };
         Forwarder {
             spec: spec.clone(),
             pool: Mempool::new(&pool, 1),
-            rings: [Ring::default(); 2],
+            rings: [RingIndices::default(); 2],
             held: Vec::new(),
             starved: false,
         }
@@ -238,7 +238,7 @@ impl Forwarder {
     fn send(&mut self, ring: usize, probe: &mut impl Probe) -> u64 {
         let (entries, slots) = rings_of(ring, ring);
         let held = std::mem::take(&mut self.held);
-        let Ring { head, tail } = self.rings[ring];
+        let RingIndices { head, tail } = self.rings[ring];
         let fits = (self.spec.descriptors - (head - tail)).min(held.len() as u64);
         probe.touch(Ref::load(entries, LINE_BYTES, 8, 30));
         probe.work(30, BURST_INSTRUCTIONS);
@@ -262,7 +262,7 @@ impl Forwarder {
     /// A memif takes up to a burst out of ring `ring`.
     fn receive(&mut self, ring: usize, probe: &mut impl Probe) {
         let (entries, slots) = rings_of(1 - ring, ring);
-        let Ring { head, tail } = self.rings[ring];
+        let RingIndices { head, tail } = self.rings[ring];
         let n = (head - tail).min(self.spec.burst);
         probe.touch(Ref::load(entries, 0, 8, 40));
         probe.work(40, BURST_INSTRUCTIONS);
@@ -320,7 +320,7 @@ mod tests {
     use probe::Count;
     use sim::{Overrides, Scenario};
 
-    fn rate(spec: ForwardSpec) -> Timed {
+    fn rate(spec: TestpmdSpec) -> Timed {
         let set = ["machine.llc.size=1.375 MiB", "machine.llc.slices=1", "machine.l2.size=256 KiB"];
         let set = set.iter().map(|s| s.to_string()).collect();
         let machine = Scenario::read("", "test", &Overrides { set, ..Overrides::default() }).unwrap().machine;
@@ -330,7 +330,7 @@ mod tests {
     #[test]
     fn a_packet_is_copied_twice_between_null_devices_and_four_times_by_memif() {
         for (devices, copies) in [(Devices::Null, 2), (Devices::Memif, 4)] {
-            let spec = ForwardSpec { devices, size: 1500, pool: 2048, ..ForwardSpec::default() };
+            let spec = TestpmdSpec { devices, size: 1500, pool: 2048, ..TestpmdSpec::default() };
             let mut forwarder = Forwarder::new(&spec);
             let mut first = Count::default();
             forwarder.iteration(&mut first);
@@ -356,11 +356,11 @@ mod tests {
 
     #[test]
     fn a_cold_pool_costs_and_a_per_core_cache_makes_it_hot_again() {
-        let null = ForwardSpec { devices: Devices::Null, ..ForwardSpec::default() };
-        let hot = rate(ForwardSpec { pool: 256, cache: 0, ..null.clone() });
-        let cold = rate(ForwardSpec { pool: 16_384, cache: 0, ..null.clone() });
-        let cached = rate(ForwardSpec { pool: 16_384, cache: 32, ..null.clone() });
-        let lifo = rate(ForwardSpec { pool: 16_384, cache: 0, order: MempoolKind::Lifo, ..null });
+        let null = TestpmdSpec { devices: Devices::Null, ..TestpmdSpec::default() };
+        let hot = rate(TestpmdSpec { pool: 256, cache: 0, ..null.clone() });
+        let cold = rate(TestpmdSpec { pool: 16_384, cache: 0, ..null.clone() });
+        let cached = rate(TestpmdSpec { pool: 16_384, cache: 32, ..null.clone() });
+        let lifo = rate(TestpmdSpec { pool: 16_384, cache: 0, order: MempoolKind::Lifo, ..null });
         assert!(cold.ns > 1.5 * hot.ns, "{} and {}", cold.ns, hot.ns);
         assert!(cold.dram_reads > 20.0 && hot.dram_reads < 1.0, "{} and {}", cold.dram_reads, hot.dram_reads);
         assert!(cached.ns < 1.1 * hot.ns && lifo.ns < 1.1 * hot.ns, "{} and {}", cached.ns, lifo.ns);
@@ -375,7 +375,7 @@ mod tests {
         let set = vec!["machine.core.model=\"in_order\"".into(), tlb.into()];
         let machine = Scenario::read("", "test", &Overrides { set, ..Overrides::default() }).unwrap().machine;
         let packet = |descriptors| {
-            let spec = ForwardSpec { descriptors, size: 64, pool: 2048, ..ForwardSpec::default() };
+            let spec = TestpmdSpec { descriptors, size: 64, pool: 2048, ..TestpmdSpec::default() };
             run(&machine, &LoopSpec::Forward(spec), 1).unwrap().ns
         };
         // A packet has half a page in the mapping of its sender, and half of one in its receiver's.
@@ -385,8 +385,8 @@ mod tests {
 
     #[test]
     fn a_ring_shorter_than_a_burst_loses_what_does_not_fit() {
-        let short = rate(ForwardSpec { descriptors: 128, burst: 512, ..ForwardSpec::default() });
+        let short = rate(TestpmdSpec { descriptors: 128, burst: 512, ..TestpmdSpec::default() });
         assert!((short.through - 0.25).abs() < 0.02, "{}", short.through);
-        assert_eq!(rate(ForwardSpec { descriptors: 512, burst: 512, ..ForwardSpec::default() }).through, 1.0);
+        assert_eq!(rate(TestpmdSpec { descriptors: 512, burst: 512, ..TestpmdSpec::default() }).through, 1.0);
     }
 }

@@ -17,7 +17,7 @@
 
 mod forward;
 
-use machine::cores::{Core, Step};
+use machine::cores::{Core, CoreStep};
 use machine::memory::Hierarchy;
 use probe::{Layout, Placed, Probe, Ref, RegionId, Request, Requests};
 use rand::{RngExt, SeedableRng};
@@ -27,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use units::{Addr, CoreId, LINE_BYTES, Ps};
 
-pub use forward::{Devices, ForwardSpec};
+pub use forward::{Devices, TestpmdSpec};
 
 use sim::scenario::{MachineSpec, ScenarioError};
 
@@ -65,7 +65,7 @@ pub enum LoopSpec {
         /// Bytes of the set; of each of the two sets of a copy.
         bytes: u64,
         /// What is done with each line.
-        operation: Operation,
+        operation: StreamOperation,
     },
     /// Copies of blocks between random places of two sets.
     Copy {
@@ -85,13 +85,13 @@ pub enum LoopSpec {
         apart: u64,
     },
     /// Forwarding between virtual devices.
-    Forward(ForwardSpec),
+    Forward(TestpmdSpec),
 }
 
 /// What a stream does with a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Operation {
+pub enum StreamOperation {
     /// Loads.
     Read,
     /// Stores.
@@ -160,7 +160,7 @@ const OTHER_SET: RegionId = RegionId(RegionId::FIRST_TABLE.0 + 1);
 /// A machine or a loop that cannot be.
 pub fn run(machine: &MachineSpec, spec: &LoopSpec, seed: u64) -> Result<Timed, ScenarioError> {
     check(spec)?;
-    let mut bench = Bench::new(machine, spec)?;
+    let mut bench = LoopMachine::new(machine, spec)?;
     let mut random = Pcg64::seed_from_u64(seed);
     if let LoopSpec::Forward(spec) = spec {
         return forward::run(spec, machine, &mut bench);
@@ -267,18 +267,18 @@ fn check(spec: &LoopSpec) -> Result<(), ScenarioError> {
 }
 
 /// One core over its memory system.
-struct Bench {
+struct LoopMachine {
     core: Core,
     memory: Hierarchy,
     layout: Sets,
     now: Ps,
 }
 
-impl Bench {
-    fn new(machine: &MachineSpec, spec: &LoopSpec) -> Result<Bench, ScenarioError> {
+impl LoopMachine {
+    fn new(machine: &MachineSpec, spec: &LoopSpec) -> Result<LoopMachine, ScenarioError> {
         machine.core.check("machine.core")?;
         let largest = spec.largest();
-        Ok(Bench {
+        Ok(LoopMachine {
             core: Core::new(&machine.core, CoreId(0), "machine.core")?,
             memory: Hierarchy::new(&machine.memory_at_once(), machine.cores, "machine")?,
             layout: Sets { apart: largest.next_power_of_two().max(LEAST_APART) },
@@ -291,14 +291,14 @@ impl Bench {
         self.core.start([], self.now);
         loop {
             match self.core.step(&mut self.memory, &self.layout, self.now, Ps(u64::MAX / 2)) {
-                Step::Done(at) => {
+                CoreStep::Done(at) => {
                     self.now = at;
                     break;
                 }
-                Step::At(at) => self.now = at,
+                CoreStep::At(at) => self.now = at,
                 // No loop takes locks, and the memory system answers at once.
-                Step::Lock(_, at) => self.core.grant(at),
-                Step::Wait | Step::Unlock(..) => {}
+                CoreStep::Lock(_, at) => self.core.grant(at),
+                CoreStep::Wait | CoreStep::Unlock(..) => {}
             }
         }
         self.core.script().clear();
@@ -350,7 +350,7 @@ enum References {
     Chase { order: Vec<u32>, at: Vec<u32>, step: u64 },
     Random { lines: u64, stores: f64 },
     Stride { bytes: u64, stride: u64, at: u64 },
-    Stream { lines: u64, operation: Operation, at: u64 },
+    Stream { lines: u64, operation: StreamOperation, at: u64 },
     Copy { bytes: u64, block: u64 },
     Blocks { blocks: u64, lines: u64, apart: u64, at: u64 },
 }
@@ -395,7 +395,7 @@ impl References {
     }
 
     /// Records some items; how many.
-    fn record(&mut self, bench: &mut Bench, random: &mut Pcg64) -> u64 {
+    fn record(&mut self, bench: &mut LoopMachine, random: &mut Pcg64) -> u64 {
         let script = bench.core.script();
         match self {
             References::Chase { order, at, step } => {
@@ -438,17 +438,17 @@ impl References {
                     *at = (*at + 1) % *lines;
                     let load = Ref::load(SET, offset, 64, 1);
                     match operation {
-                        Operation::Read => script.touch(load),
-                        Operation::Write => script.touch(Ref::store(SET, offset, 64, 2)),
-                        Operation::Copy => {
+                        StreamOperation::Read => script.touch(load),
+                        StreamOperation::Write => script.touch(Ref::store(SET, offset, 64, 2)),
+                        StreamOperation::Copy => {
                             script.touch(load);
                             script.touch(Ref::store(OTHER_SET, offset, 64, 2).after(1));
                         }
                     }
                     let instructions = match operation {
-                        Operation::Read => READ_INSTRUCTIONS,
-                        Operation::Write => WRITE_INSTRUCTIONS,
-                        Operation::Copy => COPY_INSTRUCTIONS,
+                        StreamOperation::Read => READ_INSTRUCTIONS,
+                        StreamOperation::Write => WRITE_INSTRUCTIONS,
+                        StreamOperation::Copy => COPY_INSTRUCTIONS,
                     };
                     script.work(1, instructions);
                 }
@@ -555,8 +555,8 @@ mod tests {
 
     #[test]
     fn a_stream_of_lines_is_as_fast_as_misses_overlap() {
-        let read = ns(LoopSpec::Stream { bytes: 16 << 20, operation: Operation::Read });
-        let copy = ns(LoopSpec::Stream { bytes: 16 << 20, operation: Operation::Copy });
+        let read = ns(LoopSpec::Stream { bytes: 16 << 20, operation: StreamOperation::Read });
+        let copy = ns(LoopSpec::Stream { bytes: 16 << 20, operation: StreamOperation::Copy });
         assert!(copy > 1.5 * read, "{copy} and {read}");
     }
 

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::study::{interval, summary};
-use super::traffic::{Traffic, wrong};
-use super::work::{Application, workload};
+use super::traffic::{NetprocTraffic, wrong};
+use super::work::{NetprocApplication, workload};
 use sim::ScenarioError;
 use sim::scenario::{Preset, apply, find, get_mut, known, with_nearest};
 
@@ -26,9 +26,9 @@ pub const PRESETS: &[Preset] =
 #[serde(deny_unknown_fields, default)]
 pub struct LoadSpec {
     /// What packets go through.
-    pub application: Application,
+    pub application: NetprocApplication,
     /// Where they come from.
-    pub traffic: Traffic,
+    pub traffic: NetprocTraffic,
     /// Packets of a trace, which is repeated as often as needed.
     pub trace_packets: usize,
     /// Packets that leave before anything is measured.
@@ -46,8 +46,8 @@ pub struct LoadSpec {
 impl Default for LoadSpec {
     fn default() -> LoadSpec {
         LoadSpec {
-            application: Application::default(),
-            traffic: Traffic::Named("edge".into()),
+            application: NetprocApplication::default(),
+            traffic: NetprocTraffic::Named("edge".into()),
             trace_packets: 20_000,
             warm_up: 10_000,
             packets: 30_000,
@@ -67,7 +67,7 @@ pub fn read(
     text: Option<&str>,
     origin: &str,
     settings: &[String],
-    application: Application,
+    application: NetprocApplication,
 ) -> Result<MicroenginesSpec, ScenarioError> {
     let text = match text {
         Some(text) => text,
@@ -163,7 +163,7 @@ pub fn run(
         }
     }
     let mut all = summary(spec, &outcomes, &note);
-    let mut put = |name: &str, of: &dyn Fn(&machine::microengines::Outcome) -> f64| {
+    let mut put = |name: &str, of: &dyn Fn(&machine::microengines::NetprocOutcome) -> f64| {
         let (mean, half_width) = interval(&outcomes.iter().map(of).collect::<Vec<f64>>());
         all.insert(name.into(), json!({ "mean": mean, "half_width": half_width }));
     };
@@ -182,17 +182,17 @@ pub fn run(
 mod tests {
     use super::*;
 
-    fn with(settings: &[&str], application: Application) -> Result<MicroenginesSpec, ScenarioError> {
+    fn with(settings: &[&str], application: NetprocApplication) -> Result<MicroenginesSpec, ScenarioError> {
         let settings: Vec<String> = settings.iter().map(ToString::to_string).collect();
         read(None, "ixp1200", &settings, application)
     }
 
     #[test]
     fn the_preset_is_the_processor_that_the_program_knows() {
-        for application in [Application::L3fwd16, Application::Nat, Application::Firewall] {
+        for application in [NetprocApplication::L3fwd16, NetprocApplication::Nat, NetprocApplication::Firewall] {
             assert_eq!(with(&[], application).unwrap(), MicroenginesSpec::ixp1200(application.ports()));
         }
-        assert_eq!(with(&["mhz=200"], Application::L3fwd16).unwrap(), MicroenginesSpec::ixp1200(16).at(200));
+        assert_eq!(with(&["mhz=200"], NetprocApplication::L3fwd16).unwrap(), MicroenginesSpec::ixp1200(16).at(200));
     }
 
     #[test]
@@ -205,9 +205,10 @@ mod tests {
             "sdram.precharge=eager",
             "sdram.map=halves",
         ];
-        assert_eq!(with(&reference, Application::L3fwd16).unwrap(), MicroenginesSpec::ixp1200(16).reference());
+        assert_eq!(with(&reference, NetprocApplication::L3fwd16).unwrap(), MicroenginesSpec::ixp1200(16).reference());
         // The reference controller with prefetch, which the paper does not have.
-        let prefetching = with(&[&reference[..], &["sdram.prefetch=true"]].concat(), Application::L3fwd16).unwrap();
+        let prefetching =
+            with(&[&reference[..], &["sdram.prefetch=true"]].concat(), NetprocApplication::L3fwd16).unwrap();
         assert!(prefetching.sdram.prefetch && prefetching.sdram.output_first);
     }
 
@@ -227,16 +228,16 @@ mod tests {
             ("sdram.row=100 B", "a power of two"),
             ("cache_cells=3", "cache_cells = 3 cells"),
         ] {
-            let error = with(&[setting], Application::L3fwd16).unwrap_err().to_string();
+            let error = with(&[setting], NetprocApplication::L3fwd16).unwrap_err().to_string();
             assert!(error.contains(words), "{setting}: {error}");
         }
-        let error = read(None, "ixp1201", &[], Application::Nat).unwrap_err().to_string();
+        let error = read(None, "ixp1201", &[], NetprocApplication::Nat).unwrap_err().to_string();
         assert!(error.contains("did you mean ixp1200"), "{error}");
     }
 
     #[test]
     fn packets_longer_than_the_buffer_takes_are_refused_with_both_numbers() {
-        let spec = with(&["buffer.longest=1000 B"], Application::L3fwd16).unwrap();
+        let spec = with(&["buffer.longest=1000 B"], NetprocApplication::L3fwd16).unwrap();
         let load = LoadSpec { trace_packets: 200, seeds: 1, ..LoadSpec::default() };
         let error = run(&spec, &load, |_, _| true).unwrap_err().to_string();
         assert!(error.contains("1500 bytes: allowed is 1 to 1000 bytes"), "{error}");
@@ -244,9 +245,9 @@ mod tests {
 
     #[test]
     fn idle_shares_and_half_widths_are_there() {
-        let spec = with(&["sdram.prefetch=true"], Application::Firewall).unwrap();
+        let spec = with(&["sdram.prefetch=true"], NetprocApplication::Firewall).unwrap();
         let load = LoadSpec {
-            application: Application::Firewall,
+            application: NetprocApplication::Firewall,
             trace_packets: 500,
             warm_up: 200,
             packets: 500,

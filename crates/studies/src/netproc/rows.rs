@@ -3,14 +3,14 @@
 //! References are those of the network processor at work on the traffic, in the order in which they are issued.
 
 use engine::Seed;
-use machine::buffer::{Allocation, RowSeries, RowWindow};
+use machine::buffer::{BufferAllocation, RowSeries, RowWindow};
 use machine::microengines::{MicroenginesSpec, NetworkProcessor, Watched};
 use rand::RngExt;
 use serde_json::{Value, json};
 use units::Size;
 
-use super::traffic::Trace;
-use super::work::{Application, workload};
+use super::traffic::PacketTrace;
+use super::work::{NetprocApplication, workload};
 use sim::ScenarioError;
 
 /// References of the heat map, and its columns and bands.
@@ -52,11 +52,11 @@ pub fn rows(
     buffer: Size,
     seed: u64,
 ) -> Result<Value, ScenarioError> {
-    let trace = Trace::parse(traffic)?.packets(20_000, seed)?;
-    let (work, note) = workload(Application::L3fwd16, &trace)?;
+    let trace = PacketTrace::parse(traffic)?.packets(20_000, seed)?;
+    let (work, note) = workload(NetprocApplication::L3fwd16, &trace)?;
     let longest = work.works.iter().map(|work| work.bytes).max().unwrap_or(0).max(1518);
     let mut found = Vec::new();
-    for allocation in Allocation::ALL {
+    for allocation in BufferAllocation::ALL {
         let mut spec = MicroenginesSpec::ixp1200(16).row_aware(allocation);
         spec.sdram.row = row;
         spec.buffer.size = buffer;

@@ -4,22 +4,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use engine::Seed;
-use machine::buffer::Allocation;
-use machine::microengines::{MicroenginesSpec, NetworkProcessor, Outcome, Workload};
+use machine::buffer::BufferAllocation;
+use machine::microengines::{MicroenginesSpec, NetprocOutcome, NetprocWorkload, NetworkProcessor};
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use stats::student_quantile;
 use units::Size;
 
-use super::traffic::{Trace, wrong};
-use super::work::{Application, workload};
+use super::traffic::{PacketTrace, wrong};
+use super::work::{NetprocApplication, workload};
 use sim::ScenarioError;
 
 /// A column of the paper's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum System {
+pub enum PaperColumn {
     /// Odd and even queues, output first, eager precharge, shuffled 2-KiB buffers.
     RefBase,
     /// The same, all row hits.
@@ -70,14 +70,14 @@ pub struct Calibration {
 /// A run that is asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RunSpec {
+pub struct NetprocRunSpec {
     /// What is measured.
-    pub system: System,
+    pub system: PaperColumn,
     /// Internal banks.
     pub banks: u32,
     /// What packets go through.
     #[serde(default)]
-    pub application: Application,
+    pub application: NetprocApplication,
     /// `edge`, `packmime`, `fixed=64`, a profile, a capture.
     #[serde(default = "edge")]
     pub traffic: String,
@@ -92,7 +92,7 @@ pub struct RunSpec {
     pub block: Option<u32>,
     /// Another allocation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub allocation: Option<Allocation>,
+    pub allocation: Option<BufferAllocation>,
     /// The packet buffer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub buffer: Option<Size>,
@@ -116,7 +116,7 @@ pub struct StudySpec {
     /// Fitted numbers.
     pub calibration: Calibration,
     /// The runs.
-    pub runs: Vec<RunSpec>,
+    pub runs: Vec<NetprocRunSpec>,
     /// Packets of a trace, which is repeated as often as needed.
     #[serde(default = "trace_packets")]
     pub trace_packets: usize,
@@ -153,7 +153,7 @@ fn window() -> usize {
     16
 }
 
-impl RunSpec {
+impl NetprocRunSpec {
     /// The processor that it stands for.
     pub fn processor(&self, calibration: &Calibration) -> MicroenginesSpec {
         let mut spec = MicroenginesSpec::ixp1200(self.application.ports()).at(self.mhz);
@@ -164,8 +164,8 @@ impl RunSpec {
         spec.transmit.drain_ns = calibration.drain_ns;
         spec.in_flight = calibration.in_flight;
         spec.receive_slots = calibration.receive_slots;
-        use Allocation::{Cells, Fixed, Linear, Piecewise};
-        use System::{
+        use BufferAllocation::{Cells, Fixed, Linear, Piecewise};
+        use PaperColumn::{
             Adapt, AdaptPf, AllPf, Batch, Block, FAlloc, IdealPlus, LAlloc, OurBase, PrevPf, RefBase, RefIdeal,
         };
         let system = self.system;
@@ -199,7 +199,7 @@ impl RunSpec {
 }
 
 /// A workload with a line of what it is made of.
-type Made = Arc<(Workload, String)>;
+type Made = Arc<(NetprocWorkload, String)>;
 
 /// Runs a study; one object a run, with means over the seeds and half-widths of 95 %.
 ///
@@ -209,7 +209,7 @@ pub fn run(spec: &StudySpec, mut progress: impl FnMut(usize, usize) -> bool) -> 
     if spec.seeds == 0 || spec.packets == 0 {
         return Err(wrong("seeds, packets", &format!("{}, {}", spec.seeds, spec.packets), "1 or more"));
     }
-    let mut made: BTreeMap<(String, Application, u64), Made> = BTreeMap::new();
+    let mut made: BTreeMap<(String, NetprocApplication, u64), Made> = BTreeMap::new();
     let mut found = Vec::with_capacity(spec.runs.len());
     let total = spec.runs.len() * spec.seeds as usize;
     for (number, run) in spec.runs.iter().enumerate() {
@@ -221,7 +221,7 @@ pub fn run(spec: &StudySpec, mut progress: impl FnMut(usize, usize) -> bool) -> 
             let work = match made.get(&key) {
                 Some(work) => work.clone(),
                 None => {
-                    let packets = Trace::parse(&run.traffic)?.packets(spec.trace_packets, seed)?;
+                    let packets = PacketTrace::parse(&run.traffic)?.packets(spec.trace_packets, seed)?;
                     let work = Arc::new(workload(run.application, &packets)?);
                     made.insert(key, work.clone());
                     work
@@ -248,8 +248,8 @@ pub fn run(spec: &StudySpec, mut progress: impl FnMut(usize, usize) -> bool) -> 
 }
 
 /// What runs of `spec` over seeds measured: means and half-widths of 95 %.
-pub(super) fn summary(spec: &MicroenginesSpec, outcomes: &[Outcome], note: &str) -> Map<String, Value> {
-    let of = |value: &dyn Fn(&Outcome) -> f64| {
+pub(super) fn summary(spec: &MicroenginesSpec, outcomes: &[NetprocOutcome], note: &str) -> Map<String, Value> {
+    let of = |value: &dyn Fn(&NetprocOutcome) -> f64| {
         let values: Vec<f64> = outcomes.iter().map(value).collect();
         let (mean, half_width) = interval(&values);
         json!({ "mean": mean, "half_width": half_width })

@@ -12,17 +12,17 @@
 use std::collections::VecDeque;
 
 use engine::Seed;
-use machine::buffer::{Allocation, BufferSpec, PacketBuffer};
+use machine::buffer::{BufferAllocation, BufferSpec, PacketBuffer};
 use machine::dram::standard::Standard;
 use rand::RngExt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use traffic::Requests;
+use traffic::RequestTrace;
 use units::{LINE_BYTES, Size};
 
 use super::study::interval;
-use super::traffic::{Traffic, ip_bytes, wrong};
-use crate::memory::{Dram, DramSettings, standard};
+use super::traffic::{NetprocTraffic, ip_bytes, wrong};
+use crate::memory::{CheckedDram, DramSettings, standard};
 use sim::ScenarioError;
 
 /// Which memories, allocators and controllers are put together.
@@ -32,7 +32,7 @@ pub struct TodaySpec {
     /// Presets of DRAM.
     pub memories: Vec<String>,
     /// Ways to allocate.
-    pub allocations: Vec<Allocation>,
+    pub allocations: Vec<BufferAllocation>,
     /// Orders of the controller, as `wirespeed memory dram --order` has them.
     pub orders: Vec<String>,
     /// How rows are closed, likewise.
@@ -48,7 +48,7 @@ pub struct TodaySpec {
     /// The packet buffer.
     pub buffer: Size,
     /// Packets of the trace.
-    pub traffic: Traffic,
+    pub traffic: NetprocTraffic,
     /// Requests of a run.
     pub requests: usize,
     /// The map of addresses, as `wirespeed memory dram --map` has it.
@@ -66,7 +66,7 @@ impl Default for TodaySpec {
         let texts = |list: &[&str]| list.iter().map(ToString::to_string).collect();
         TodaySpec {
             memories: texts(&["ddr4-3200aa", "ddr5-6400b", "hbm2-2000"]),
-            allocations: Allocation::ALL.to_vec(),
+            allocations: BufferAllocation::ALL.to_vec(),
             orders: texts(&["fcfs", "batch=direction/4/1", "fr-fcfs"]),
             pages: texts(&["open"]),
             blocks: vec![1, 4],
@@ -74,7 +74,7 @@ impl Default for TodaySpec {
             ports: 16,
             depth: 2000,
             buffer: Size::from_bytes(32 << 20),
-            traffic: Traffic::Named("edge".into()),
+            traffic: NetprocTraffic::Named("edge".into()),
             requests: 200_000,
             map: "row rank bank column group channel".into(),
             rates: vec![40.0, 100.0, 200.0, 400.0],
@@ -89,7 +89,7 @@ const OFFERED: f64 = 0.5;
 
 /// A stream of references to a packet buffer, and what share of their bytes is packets'.
 struct Stream {
-    requests: Requests,
+    requests: RequestTrace,
     packet_share: f64,
     fragmentation: f64,
     stalls: u64,
@@ -114,7 +114,7 @@ pub fn run(spec: &TodaySpec, mut progress: impl FnMut(usize, usize) -> bool) -> 
         for &block in &spec.blocks {
             let mut baseline: Vec<Vec<f64>> = Vec::new();
             for &allocation in &spec.allocations {
-                let mut found = vec![Found::default(); settings.len()];
+                let mut found = vec![SettingResults::default(); settings.len()];
                 let (mut fragmentation, mut stalls) = (Vec::new(), 0);
                 for k in 0..spec.seeds {
                     let stream = stream(spec, allocation, block, Seed(spec.seed).child(k).0)?;
@@ -166,7 +166,7 @@ struct Setting<'a> {
 
 /// What was found under one setting, a number a seed.
 #[derive(Clone, Debug, Default)]
-struct Found {
+struct SettingResults {
     gbps: Vec<f64>,
     hits: Vec<f64>,
     latency: Vec<f64>,
@@ -174,7 +174,7 @@ struct Found {
     share: Vec<f64>,
 }
 
-impl Found {
+impl SettingResults {
     /// Simulates `stream` as fast as it goes, and at [`OFFERED`].
     fn measure(
         &mut self,
@@ -185,7 +185,7 @@ impl Found {
         stream: &Stream,
     ) -> Result<(), ScenarioError> {
         let dram = |offered: &str| {
-            Dram::new(&DramSettings {
+            CheckedDram::new(&DramSettings {
                 preset: memory,
                 map: Some(&spec.map),
                 offered: Some(offered),
@@ -242,7 +242,7 @@ struct Held {
     at: usize,
 }
 
-fn stream(spec: &TodaySpec, allocation: Allocation, block: u32, seed: u64) -> Result<Stream, ScenarioError> {
+fn stream(spec: &TodaySpec, allocation: BufferAllocation, block: u32, seed: u64) -> Result<Stream, ScenarioError> {
     let packets = spec.traffic.packets(20_000, seed)?;
     let sizes: Vec<u32> = packets.iter().filter_map(ip_bytes).collect();
     let longest = sizes.iter().copied().max().unwrap_or(64).max(1518);
@@ -250,7 +250,7 @@ fn stream(spec: &TodaySpec, allocation: Allocation, block: u32, seed: u64) -> Re
     let buffer = BufferSpec {
         allocation,
         size: spec.buffer,
-        shuffled: matches!(allocation, Allocation::Fixed | Allocation::Cells),
+        shuffled: matches!(allocation, BufferAllocation::Fixed | BufferAllocation::Cells),
         longest: Size::from_bytes(u64::from(longest)),
         ..BufferSpec::default()
     };
@@ -330,7 +330,7 @@ fn stream(spec: &TodaySpec, allocation: Allocation, block: u32, seed: u64) -> Re
     let counters = buffer.counters();
     Ok(Stream {
         packet_share: (packet_bytes as f64 / (written * LINE_BYTES).max(1) as f64).min(1.0),
-        requests: Requests::new(addresses, writes, Vec::new()),
+        requests: RequestTrace::new(addresses, writes, Vec::new()),
         fragmentation: counters.fragmentation(),
         stalls: counters.stalls,
     })

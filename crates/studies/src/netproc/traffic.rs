@@ -22,7 +22,7 @@ use sim::scenario::TrafficSpec;
 
 /// Where packets come from.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Trace {
+pub enum PacketTrace {
     /// Independent packets of the sizes of an edge link, each of a flow of its own.
     Edge,
     /// HTTP connections with opening, request, response and close.
@@ -35,24 +35,24 @@ pub enum Trace {
     Capture(PathBuf),
 }
 
-impl Trace {
+impl PacketTrace {
     /// `edge`, `packmime`, `fixed=64`, the name of a profile or its file (.toml), or a capture's path.
     ///
     /// # Errors
     /// A fixed size that no packet has.
-    pub fn parse(text: &str) -> Result<Trace, ScenarioError> {
+    pub fn parse(text: &str) -> Result<PacketTrace, ScenarioError> {
         Ok(match text {
-            "edge" => Trace::Edge,
-            "packmime" => Trace::Packmime,
+            "edge" => PacketTrace::Edge,
+            "packmime" => PacketTrace::Packmime,
             _ if SHIPPED_PROFILES.iter().any(|(name, _)| *name == text) || text.ends_with(".toml") => {
-                Trace::Profile(text.into())
+                PacketTrace::Profile(text.into())
             }
             _ => match text.strip_prefix("fixed=") {
                 Some(bytes) => match bytes.parse() {
-                    Ok(bytes) if (40..=9000).contains(&bytes) => Trace::Fixed(bytes),
+                    Ok(bytes) if (40..=9000).contains(&bytes) => PacketTrace::Fixed(bytes),
                     _ => return Err(wrong("traffic", text, "fixed= and 40 to 9000 bytes of the IP packet")),
                 },
-                None => Trace::Capture(text.into()),
+                None => PacketTrace::Capture(text.into()),
             },
         })
     }
@@ -64,13 +64,13 @@ impl Trace {
     pub fn packets(&self, count: usize, seed: u64) -> Result<Vec<Packet>, ScenarioError> {
         check_count(count)?;
         match self {
-            Trace::Edge => Ok(edge(count, seed, None)),
-            Trace::Fixed(bytes) => Ok(edge(count, seed, Some(*bytes))),
-            Trace::Packmime => Ok(packmime(count, seed)),
-            Trace::Profile(name) => {
+            PacketTrace::Edge => Ok(edge(count, seed, None)),
+            PacketTrace::Fixed(bytes) => Ok(edge(count, seed, Some(*bytes))),
+            PacketTrace::Packmime => Ok(packmime(count, seed)),
+            PacketTrace::Profile(name) => {
                 read(&SourceSpec { profile: Some(name.clone()), ..SourceSpec::default() }, count, seed)
             }
-            Trace::Capture(path) => {
+            PacketTrace::Capture(path) => {
                 read(&SourceSpec { capture: Some(path.clone()), rounds: Some(1), ..SourceSpec::default() }, count, seed)
             }
         }
@@ -80,22 +80,22 @@ impl Trace {
 /// Traffic as it is asked for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
-pub enum Traffic {
-    /// As [`Trace::parse`] takes it.
+pub enum NetprocTraffic {
+    /// As [`PacketTrace::parse`] takes it.
     Named(String),
     /// The table `[traffic]` of a scenario; its rate does not matter.
     OfScenario(Box<TrafficSpec>),
 }
 
-impl Traffic {
+impl NetprocTraffic {
     /// `count` packets, or as many as a capture has.
     ///
     /// # Errors
-    /// As [`Trace::parse`] and [`Trace::packets`].
+    /// As [`PacketTrace::parse`] and [`PacketTrace::packets`].
     pub fn packets(&self, count: usize, seed: u64) -> Result<Vec<Packet>, ScenarioError> {
         match self {
-            Traffic::Named(text) => Trace::parse(text)?.packets(count, seed),
-            Traffic::OfScenario(spec) => {
+            NetprocTraffic::Named(text) => PacketTrace::parse(text)?.packets(count, seed),
+            NetprocTraffic::OfScenario(spec) => {
                 // A capture is taken once, however often the scenario repeats it.
                 let rounds = spec.capture.as_ref().map(|_| 1);
                 check_count(count)?;
@@ -162,7 +162,7 @@ fn edge(count: usize, seed: u64, fixed: Option<u32>) -> Vec<Packet> {
     (0..count)
         .map(|i| {
             let (src, dst) = (inside(rng.random()), outside(rng.random()));
-            let segment = Segment { src, dst, src_port: rng.random_range(1024..=u16::MAX), dst_port: 80, flags: ACK };
+            let segment = TcpFields { src, dst, src_port: rng.random_range(1024..=u16::MAX), dst_port: 80, flags: ACK };
             // Both directions of the link alike.
             let segment = if rng.random() { segment } else { segment.back(ACK) };
             let bytes = fixed.unwrap_or_else(|| edge_bytes(&mut rng));
@@ -187,7 +187,7 @@ fn outside(random: u32) -> u32 {
 
 /// What a TCP packet says.
 #[derive(Clone, Copy, Debug)]
-struct Segment {
+struct TcpFields {
     src: u32,
     dst: u32,
     src_port: u16,
@@ -195,7 +195,7 @@ struct Segment {
     flags: u8,
 }
 
-impl Segment {
+impl TcpFields {
     /// As a frame of an IP packet of `bytes`, of which the headers are kept.
     fn packet(&self, id: u64, arrival: Ps, bytes: u32) -> Packet {
         let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
@@ -214,13 +214,13 @@ impl Segment {
         packet
     }
 
-    fn back(&self, flags: u8) -> Segment {
-        Segment { src: self.dst, dst: self.src, src_port: self.dst_port, dst_port: self.src_port, flags }
+    fn back(&self, flags: u8) -> TcpFields {
+        TcpFields { src: self.dst, dst: self.src, src_port: self.dst_port, dst_port: self.src_port, flags }
     }
 }
 
 /// The packets of a connection: from the client or not, flags, bytes.
-type Script = Vec<(bool, u8, u32)>;
+type ConnectionScript = Vec<(bool, u8, u32)>;
 
 /// Connections that are open at a time, on average; assumed.
 const OPEN: f64 = 300.0;
@@ -233,7 +233,7 @@ fn packmime(count: usize, seed: u64) -> Vec<Packet> {
     let mut uniform = move || (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
     // By time: connection, and which of its packets is next.
     let mut calendar: BinaryHeap<Reverse<(u64, u64, usize)>> = BinaryHeap::new();
-    let mut connections: Vec<(Segment, Script)> = Vec::new();
+    let mut connections: Vec<(TcpFields, ConnectionScript)> = Vec::new();
     let (mut start, mut id) = (0.0f64, 0u64);
     let mut packets = Vec::with_capacity(count);
     // The mean connection has 15 packets, a mean of 40 ms apart.
@@ -256,7 +256,7 @@ fn packmime(count: usize, seed: u64) -> Vec<Packet> {
             let client = inside((uniform() * 4e9) as u32);
             let server = outside((uniform() * 4e9) as u32);
             let src_port = 1024 + (uniform() * 60000.0) as u16;
-            let segment = Segment { src: client, dst: server, src_port, dst_port: 80, flags: 0 };
+            let segment = TcpFields { src: client, dst: server, src_port, dst_port: 80, flags: 0 };
             calendar.push(Reverse((next_start, connections.len() as u64, 0)));
             connections.push((segment, script));
             start += -(1.0 - uniform()).ln() * between;
@@ -265,7 +265,7 @@ fn packmime(count: usize, seed: u64) -> Vec<Packet> {
         let Some(Reverse((at, number, step))) = calendar.pop() else { break };
         let (segment, script) = &connections[number as usize];
         let (forth, flags, bytes) = script[step];
-        let segment = if forth { Segment { flags, ..*segment } } else { segment.back(flags) };
+        let segment = if forth { TcpFields { flags, ..*segment } } else { segment.back(flags) };
         packets.push(segment.packet(id, Ps(at), bytes));
         id += 1;
         if let Some(&(next_forth, ..)) = script.get(step + 1) {

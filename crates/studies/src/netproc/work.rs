@@ -7,9 +7,9 @@ use functions::{
     Firewall, FirewallSpec, Forward, ForwardSpec, Function, Nat, NatKey, NatSpec, NextHop, PacketFunction, Template,
     Verdict,
 };
-use machine::microengines::{Op, Step, Work, Workload};
+use machine::microengines::{NetprocWorkload, Op, PacketWork, ThreadStep};
 use packet::{L3, PROTO_ICMP, Packet, Prefix, layers};
-use probe::{Access, Event, Record, RegionId};
+use probe::{Access, ProbeEvent, Record, RegionId};
 use serde::{Deserialize, Serialize};
 use units::PortId;
 
@@ -19,7 +19,7 @@ use sim::ScenarioError;
 /// What the processor does to packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Application {
+pub enum NetprocApplication {
     /// IP forwarding over 16 ports.
     #[default]
     L3fwd16,
@@ -29,11 +29,11 @@ pub enum Application {
     Firewall,
 }
 
-impl Application {
+impl NetprocApplication {
     /// Ports of the application (section 5.2).
     pub const fn ports(self) -> u32 {
         match self {
-            Application::L3fwd16 => 16,
+            NetprocApplication::L3fwd16 => 16,
             _ => 2,
         }
     }
@@ -66,17 +66,20 @@ const EDGE_TEMPLATES: &[&str] = &[
 ///
 /// # Errors
 /// A function that cannot be built.
-pub fn workload(application: Application, packets: &[Packet]) -> Result<(Workload, String), ScenarioError> {
+pub fn workload(
+    application: NetprocApplication,
+    packets: &[Packet],
+) -> Result<(NetprocWorkload, String), ScenarioError> {
     let mut function = match application {
-        Application::L3fwd16 => Function::Forward(forward(packets)?),
-        Application::Nat => Function::Nat(Nat::new(&NatSpec { sessions: 1 << 17, ..NatSpec::default() })?),
-        Application::Firewall => {
+        NetprocApplication::L3fwd16 => Function::Forward(forward(packets)?),
+        NetprocApplication::Nat => Function::Nat(Nat::new(&NatSpec { sessions: 1 << 17, ..NatSpec::default() })?),
+        NetprocApplication::Firewall => {
             let templates: Result<Vec<Template>, _> =
                 EDGE_TEMPLATES.iter().map(|text| Template::parse(text, false)).collect();
             Function::Firewall(Firewall::new(&templates?, &FirewallSpec::default())?)
         }
     };
-    let mut workload = Workload::default();
+    let mut workload = NetprocWorkload::default();
     let mut flows: BTreeMap<(std::net::IpAddr, std::net::IpAddr, u8, u16, u16), u32> = BTreeMap::new();
     let (mut record, mut verdicts, mut burst) = (Record::new(), Vec::new(), [Packet::default()]);
     let (mut skipped, mut dropped) = (0u64, 0u64);
@@ -90,7 +93,7 @@ pub fn workload(application: Application, packets: &[Packet]) -> Result<(Workloa
         let flow = *flows.entry((key.src, key.dst, key.proto, key.src_port, key.dst_port)).or_insert(count);
         burst[0].clone_from(packet);
         // Both directions of a connection come in by different ports: the lower address is inside.
-        burst[0].port = PortId(u16::from(application != Application::L3fwd16 && key.src > key.dst));
+        burst[0].port = PortId(u16::from(application != NetprocApplication::L3fwd16 && key.src > key.dst));
         if let (Function::Nat(nat), true) = (&mut function, burst[0].port.0 == 1) {
             translated(nat, &mut burst[0], &layers);
         }
@@ -104,7 +107,7 @@ pub fn workload(application: Application, packets: &[Packet]) -> Result<(Workloa
             _ => None,
         };
         dropped += u64::from(port.is_none());
-        workload.works.push(Work { bytes, flow, port, steps: (from, workload.steps.len() as u32) });
+        workload.works.push(PacketWork { bytes, flow, port, steps: (from, workload.steps.len() as u32) });
     }
     let note = format!(
         "{} packets of {} flows, {skipped} not IPv4, {dropped} dropped by the function",
@@ -147,38 +150,40 @@ fn translated(nat: &mut Nat, packet: &mut Packet, layers: &packet::Layers) {
 const NAT_MICROCODE: [(u16, u32); 6] = [(23, 60), (25, 12), (27, 14), (31, 60), (33, 20), (40, 110)];
 const FIREWALL_MICROCODE: [(u16, u32); 3] = [(22, 30), (24, 16), (33, 25)];
 
-fn microcode(application: Application) -> &'static [(u16, u32)] {
+fn microcode(application: NetprocApplication) -> &'static [(u16, u32)] {
     match application {
-        Application::L3fwd16 => &[],
-        Application::Nat => &NAT_MICROCODE,
-        Application::Firewall => &FIREWALL_MICROCODE,
+        NetprocApplication::L3fwd16 => &[],
+        NetprocApplication::Nat => &NAT_MICROCODE,
+        NetprocApplication::Firewall => &FIREWALL_MICROCODE,
     }
 }
 
 /// What a function left, as steps: references to the packet and its mbuf are to registers and FIFOs and take no time
 /// beyond the instructions.
 /// Instructions are those of `microcode` where that knows the place, and otherwise the function's own.
-fn steps(record: &Record, microcode: &[(u16, u32)], out: &mut Vec<Step>) {
+fn steps(record: &Record, microcode: &[(u16, u32)], out: &mut Vec<ThreadStep>) {
     let mut ticks = 0;
     for event in record.iter() {
         match event {
-            Event::Work { site, instructions } => {
+            ProbeEvent::Work { site, instructions } => {
                 ticks += microcode.iter().find(|(at, _)| *at == site).map_or(instructions, |(_, assumed)| *assumed);
             }
-            Event::Touch(r)
+            ProbeEvent::Touch(r)
                 if r.region != RegionId::PACKET && r.region != RegionId::MBUF && r.access != Access::Prefetch =>
             {
                 for _ in 0..u32::from(r.bytes).div_ceil(SRAM_BYTES) {
-                    out.push(Step { ticks: std::mem::take(&mut ticks), op: Op::Sram });
+                    out.push(ThreadStep { ticks: std::mem::take(&mut ticks), op: Op::Sram });
                 }
             }
-            Event::Lock(lock) => out.push(Step { ticks: std::mem::take(&mut ticks), op: Op::Lock(lock.0) }),
-            Event::Unlock(lock) => out.push(Step { ticks: std::mem::take(&mut ticks), op: Op::Unlock(lock.0) }),
+            ProbeEvent::Lock(lock) => out.push(ThreadStep { ticks: std::mem::take(&mut ticks), op: Op::Lock(lock.0) }),
+            ProbeEvent::Unlock(lock) => {
+                out.push(ThreadStep { ticks: std::mem::take(&mut ticks), op: Op::Unlock(lock.0) })
+            }
             _ => {}
         }
     }
     if ticks > 0 {
-        out.push(Step { ticks, op: Op::Compute });
+        out.push(ThreadStep { ticks, op: Op::Compute });
     }
 }
 

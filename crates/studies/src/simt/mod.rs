@@ -12,9 +12,9 @@ pub mod preset;
 pub mod rules;
 pub mod workload;
 
-pub use point::{Point, System};
+pub use point::{SimtPoint, SimtSystem};
 pub use preset::{HermesPreset, PRESETS};
-pub use workload::{Application, Workload, WorkloadSpec};
+pub use workload::{SimtApplication, SimtWorkload, WorkloadSpec};
 
 use sim::ScenarioError;
 

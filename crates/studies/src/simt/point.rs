@@ -5,12 +5,14 @@ use std::sync::{Arc, Mutex};
 use ::traffic::{ArrivalSpec, Blueprint, Load, SourceSpec};
 use engine::Seed;
 use machine::simt::outcome::SimtError;
-use machine::simt::{Arrival, BatchSpec, HermesSpec, MemberShare, Outcome, Part, SimtSpec, batch, hermes};
+use machine::simt::{
+    BatchSpec, DelayPart, HermesSpec, MemberShare, PacketArrival, SimtOutcome, SimtSpec, batch, hermes,
+};
 use packet::Packet;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::workload::{Workload, WorkloadSpec};
+use super::workload::{SimtWorkload, WorkloadSpec};
 use super::wrong;
 use crate::netproc::study::interval;
 use sim::ScenarioError;
@@ -18,7 +20,7 @@ use sim::ScenarioError;
 /// Who processes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum System {
+pub enum SimtSystem {
     /// As packets arrive.
     Hermes(HermesSpec),
     /// In batches over PCIe.
@@ -28,13 +30,13 @@ pub enum System {
 /// What is simulated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Point {
+pub struct SimtPoint {
     /// Functions and packets.
     pub workload: WorkloadSpec,
     /// The GPU.
     pub gpu: SimtSpec,
     /// How it is fed.
-    pub system: System,
+    pub system: SimtSystem,
     /// How much arrives.
     pub load: Load,
     /// When.
@@ -53,23 +55,23 @@ const MOST: usize = 1 << 24;
 
 /// What points have in common is recorded once.
 #[derive(Debug, Default)]
-pub struct Workloads(Mutex<Vec<Recorded>>);
+pub struct Workloads(Mutex<Vec<RecordedPoints>>);
 
 /// What was recorded, by its specification and seed.
-type Recorded = ((WorkloadSpec, u64), Arc<Workload>);
+type RecordedPoints = ((WorkloadSpec, u64), Arc<SimtWorkload>);
 
 impl Workloads {
     /// Recorded workloads that are kept: those of 1 GiB take as much as all others.
     const KEPT: usize = 64;
 
-    fn get(&self, spec: &WorkloadSpec, seed: u64) -> Result<Arc<Workload>, ScenarioError> {
+    fn get(&self, spec: &WorkloadSpec, seed: u64) -> Result<Arc<SimtWorkload>, ScenarioError> {
         let key = (spec.clone(), seed);
         // Two threads may record the same; who has waited finds it.
         let mut kept = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some((_, found)) = kept.iter().find(|(of, _)| *of == key) {
             return Ok(found.clone());
         }
-        let made = Arc::new(Workload::new(spec, seed)?);
+        let made = Arc::new(SimtWorkload::new(spec, seed)?);
         if kept.len() == Workloads::KEPT {
             kept.remove(0);
         }
@@ -81,14 +83,14 @@ impl Workloads {
 /// A column: its name, and its value of a run.
 type Columns = Vec<(&'static str, f64)>;
 
-impl Point {
+impl SimtPoint {
     /// Reads a point.
     ///
     /// # Errors
     /// What cannot be, with its path.
-    pub fn read(text: &str) -> Result<Point, ScenarioError> {
+    pub fn read(text: &str) -> Result<SimtPoint, ScenarioError> {
         let mut json = serde_json::Deserializer::from_str(text);
-        let point: Point = serde_path_to_error::deserialize(&mut json).map_err(|e| {
+        let point: SimtPoint = serde_path_to_error::deserialize(&mut json).map_err(|e| {
             let path = e.path().to_string();
             ScenarioError::Value { origin: "simt".into(), path, message: e.into_inner().to_string() }
         })?;
@@ -147,20 +149,22 @@ impl Point {
 
     fn simulate(
         &self,
-        workload: &Workload,
-        arrivals: &[Arrival],
+        workload: &SimtWorkload,
+        arrivals: &[PacketArrival],
         gap: f64,
         go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<Outcome, SimtError> {
+    ) -> Result<SimtOutcome, SimtError> {
         let (gpu, kernel, lanes) = (&self.gpu, &self.workload.kernel, &workload.lanes);
         match &self.system {
-            System::Hermes(spec) => hermes::run(gpu, spec, kernel, lanes, workload.table_sectors, arrivals, gap, go_on),
-            System::Batch(spec) => batch::run(gpu, spec, kernel, lanes, workload.table_sectors, arrivals, go_on),
+            SimtSystem::Hermes(spec) => {
+                hermes::run(gpu, spec, kernel, lanes, workload.table_sectors, arrivals, gap, go_on)
+            }
+            SimtSystem::Batch(spec) => batch::run(gpu, spec, kernel, lanes, workload.table_sectors, arrivals, go_on),
         }
     }
 
     /// Packets as they arrive, and their mean distance at the nominal rate; clocks.
-    fn arrivals(&self, workload: &Workload, seed: u64) -> Result<(Vec<Arrival>, f64), ScenarioError> {
+    fn arrivals(&self, workload: &SimtWorkload, seed: u64) -> Result<(Vec<PacketArrival>, f64), ScenarioError> {
         let mean = workload.bytes.iter().map(|&b| f64::from(b)).sum::<f64>() / workload.bytes.len() as f64;
         // Times alone: the frames are the workload's, and so is their mean size, on which a rate in bits depends.
         let of = |bits: f64, bytes: f64| Load::Packets(units::PacketRate::from_mpps(bits * 1e3 / (bytes * 8.0)));
@@ -185,12 +189,12 @@ impl Point {
         while arrivals.len() < self.packets && source.next(&mut packet) {
             let lane = arrivals.len() % workload.bytes.len();
             let (at, bytes) = (packet.arrival.0.div_ceil(period), workload.bytes[lane]);
-            arrivals.push(Arrival { at, bytes, lane: lane as u32 });
+            arrivals.push(PacketArrival { at, bytes, lane: lane as u32 });
         }
         Ok((arrivals, 1e12 / pps / period as f64))
     }
 
-    fn measures(&self, workload: &Workload, arrivals: &[Arrival], outcome: &Outcome) -> Columns {
+    fn measures(&self, workload: &SimtWorkload, arrivals: &[PacketArrival], outcome: &SimtOutcome) -> Columns {
         let ns = self.gpu.frequency.period().as_ns();
         let first = arrivals.first().map_or(0, |a| a.at);
         let last = arrivals.last().map_or(0, |a| a.at);
@@ -240,7 +244,9 @@ impl Point {
             ("sectors_per_warp", share(outcome.memory.sectors as f64, outcome.accepted.len() as f64 / 32.0)),
             ("dram_utilization", share(outcome.dram.bus_busy.as_ns() / dram_channels(&self.gpu), dram_time)),
         ];
-        columns.extend(Part::ALL.iter().zip(parts).map(|(part, sum)| (PARTS[*part as usize], sum as f64 / count * ns)));
+        columns.extend(
+            DelayPart::ALL.iter().zip(parts).map(|(part, sum)| (PARTS[*part as usize], sum as f64 / count * ns)),
+        );
         columns
     }
 }
@@ -258,7 +264,7 @@ fn means(of_runs: &[Columns]) -> Map<String, Value> {
 
 /// Of a chain what each member takes: its share of the warps' time, and for each 32 packets that were accepted its clocks,
 /// instructions, loads and stores, and sectors; and of the packets that came to it. Sums over members are those of the whole.
-fn shares(workload: &Workload, outcome: &Outcome) -> Vec<(&'static str, Columns)> {
+fn shares(workload: &SimtWorkload, outcome: &SimtOutcome) -> Vec<(&'static str, Columns)> {
     let warps = outcome.accepted.len() as f64 / 32.0;
     let per = |part: u64, of: f64| if of > 0.0 { part as f64 / of } else { 0.0 };
     let nothing = MemberShare::default();
@@ -283,7 +289,7 @@ fn shares(workload: &Workload, outcome: &Outcome) -> Vec<(&'static str, Columns)
 const FCS: f64 = packet::ETHERNET_FCS_BYTES as f64;
 /// Preamble and start of frame 8, gap 12 bytes (IEEE 802.3).
 const PREAMBLE_AND_GAP: f64 = 20.0;
-/// The parts of a delay, in the order of [`Part::ALL`].
+/// The parts of a delay, in the order of [`DelayPart::ALL`].
 const PARTS: [&str; 5] = ["fill_ns", "queue_ns", "copy_in_ns", "execute_ns", "commit_ns"];
 
 fn dram_channels(gpu: &SimtSpec) -> f64 {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use ::traffic::{Blueprint, Load, SourceSpec, Table};
 use engine::Seed;
-use functions::classify::Search;
+use functions::classify::RuleSearch;
 use functions::inspect::Method;
 use functions::lookup::Structure;
 use functions::{
@@ -26,7 +26,7 @@ use sim::ScenarioError;
 /// What is done to packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Application {
+pub enum SimtApplication {
     /// The header check, with the checksum summed up by the function.
     CheckHeader,
     /// Route lookup by DIR-24-8.
@@ -47,25 +47,25 @@ pub enum Application {
     Fragment,
 }
 
-impl Application {
+impl SimtApplication {
     /// The name in tables.
     pub const fn name(self) -> &'static str {
         match self {
-            Application::CheckHeader => "check_header",
-            Application::Lookup => "lookup",
-            Application::DecTtl => "dec_ttl",
-            Application::Forward => "forward",
-            Application::Classify => "classify",
-            Application::ClassifyTupleSpace => "classify_tuple_space",
-            Application::Inspect => "inspect",
-            Application::InspectAhoCorasick => "inspect_aho_corasick",
-            Application::Fragment => "fragment",
+            SimtApplication::CheckHeader => "check_header",
+            SimtApplication::Lookup => "lookup",
+            SimtApplication::DecTtl => "dec_ttl",
+            SimtApplication::Forward => "forward",
+            SimtApplication::Classify => "classify",
+            SimtApplication::ClassifyTupleSpace => "classify_tuple_space",
+            SimtApplication::Inspect => "inspect",
+            SimtApplication::InspectAhoCorasick => "inspect_aho_corasick",
+            SimtApplication::Fragment => "fragment",
         }
     }
 
     /// Whether a packet is changed: then frames go back over PCIe, else verdicts.
     pub const fn writes(self) -> bool {
-        matches!(self, Application::DecTtl | Application::Forward | Application::Fragment)
+        matches!(self, SimtApplication::DecTtl | SimtApplication::Forward | SimtApplication::Fragment)
     }
 }
 
@@ -93,10 +93,10 @@ impl Default for RoutesSpec {
 #[serde(deny_unknown_fields)]
 pub struct WorkloadSpec {
     /// What is done.
-    pub application: Application,
+    pub application: SimtApplication,
     /// What is done then with what that has not dropped, in this order, by the same kernel; up to 5 applications.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub then: Vec<Application>,
+    pub then: Vec<SimtApplication>,
     /// What a lane holds.
     pub kernel: KernelSpec,
     /// The packets.
@@ -120,7 +120,7 @@ pub struct WorkloadSpec {
 
 /// Lanes, and the bytes of each packet.
 #[derive(Clone, Debug)]
-pub struct Workload {
+pub struct SimtWorkload {
     /// The streams.
     pub lanes: Lanes,
     /// Sectors that tables take.
@@ -142,12 +142,12 @@ const MOST_THEN: usize = 5;
 /// Ports of the router: the paper's is not told; only what a verdict says depends on it.
 const PORTS: u16 = 16;
 
-impl Workload {
+impl SimtWorkload {
     /// Records a workload.
     ///
     /// # Errors
     /// Traffic or tables that cannot be read, functions that cannot be built.
-    pub fn new(spec: &WorkloadSpec, seed: u64) -> Result<Workload, ScenarioError> {
+    pub fn new(spec: &WorkloadSpec, seed: u64) -> Result<SimtWorkload, ScenarioError> {
         if !(1..=MOST_PACKETS).contains(&spec.packets) {
             return Err(wrong("workload.packets", spec.packets, &format!("1 to {MOST_PACKETS}")));
         }
@@ -159,8 +159,8 @@ impl Workload {
             ));
         }
         // What follows would see the first fragment only.
-        let chain: Vec<Application> = std::iter::once(spec.application).chain(spec.then.iter().copied()).collect();
-        if chain[..chain.len() - 1].contains(&Application::Fragment) {
+        let chain: Vec<SimtApplication> = std::iter::once(spec.application).chain(spec.then.iter().copied()).collect();
+        if chain[..chain.len() - 1].contains(&SimtApplication::Fragment) {
             return Err(wrong("workload.then", "an application behind fragment", "fragment as the last"));
         }
         let table = match &spec.routes.file {
@@ -179,7 +179,7 @@ impl Workload {
                 let (workload, function) = record(Chain::new(functions)?, &packets)?;
                 let shares = chain.iter().zip(function.shares());
                 let members = shares.map(|(of, share)| (of.name(), share.packets, share.dropped)).collect();
-                Workload { members, ..workload }
+                SimtWorkload { members, ..workload }
             }
         };
         if !table.damage.is_empty() {
@@ -191,33 +191,33 @@ impl Workload {
 
 /// The function of an application; `packets` become those that it has something to do with.
 fn function(
-    application: Application,
+    application: SimtApplication,
     spec: &WorkloadSpec,
     table: &Table,
     packets: &mut [Packet],
     rng: &mut Pcg64,
 ) -> Result<Function, ScenarioError> {
     Ok(match application {
-        Application::Classify | Application::ClassifyTupleSpace => {
+        SimtApplication::Classify | SimtApplication::ClassifyTupleSpace => {
             let rules = spec.rules.rules(rng)?;
             spec.rules.aim(&rules, packets, rng);
-            let linear = application == Application::Classify;
-            let search = if linear { Search::Linear } else { Search::TupleSpace };
+            let linear = application == SimtApplication::Classify;
+            let search = if linear { RuleSearch::Linear } else { RuleSearch::TupleSpace };
             Function::Classify(Classify::new(&rules, &ClassifySpec { search, drop_unmatched: false }, PORTS)?)
         }
-        Application::Inspect | Application::InspectAhoCorasick => {
+        SimtApplication::Inspect | SimtApplication::InspectAhoCorasick => {
             let patterns = spec.strings.patterns(rng)?;
             spec.strings.fill(&patterns, packets, rng);
-            let bloom = application == Application::Inspect;
+            let bloom = application == SimtApplication::Inspect;
             let method = if bloom { Method::Bloom } else { Method::AhoCorasick };
             let inspect = InspectSpec { method, depth: spec.strings.depth, drop: false };
             Function::Inspect(Inspect::new(&patterns, &inspect, PORTS)?)
         }
-        Application::Fragment => Function::Fragment(Fragment::new(&spec.fragment, PORTS)?),
-        Application::CheckHeader => Function::HeaderCheck(HeaderCheck::new(ChecksumCheck::Software, PORTS)),
-        Application::DecTtl => Function::Ttl(Ttl::new(PORTS)),
-        Application::Lookup => Function::Lookup(Lookup::new(routes(table), PORTS, Structure::Dir24)?),
-        Application::Forward => {
+        SimtApplication::Fragment => Function::Fragment(Fragment::new(&spec.fragment, PORTS)?),
+        SimtApplication::CheckHeader => Function::HeaderCheck(HeaderCheck::new(ChecksumCheck::Software, PORTS)),
+        SimtApplication::DecTtl => Function::Ttl(Ttl::new(PORTS)),
+        SimtApplication::Lookup => Function::Lookup(Lookup::new(routes(table), PORTS, Structure::Dir24)?),
+        SimtApplication::Forward => {
             let spec = ForwardSpec {
                 prefetch: false,
                 lookup: LookupMode::Single,
@@ -250,7 +250,7 @@ fn packets(spec: &SourceSpec, table: &Table, count: usize, seed: u64) -> Result<
 }
 
 /// Runs `function` once a packet and keeps what it does; gives the function back.
-fn record<F: PacketFunction>(mut function: F, packets: &[Packet]) -> Result<(Workload, F), ScenarioError> {
+fn record<F: PacketFunction>(mut function: F, packets: &[Packet]) -> Result<(SimtWorkload, F), ScenarioError> {
     let regions = function.regions();
     let Some(mut recorder) = LaneRecorder::new(&regions) else {
         let bytes: u64 = regions.iter().map(|region| region.bytes).sum();
@@ -271,5 +271,5 @@ fn record<F: PacketFunction>(mut function: F, packets: &[Packet]) -> Result<(Wor
     let table_sectors = recorder.table_sectors();
     let bytes = packets.iter().map(|packet| packet.frame_bytes).collect();
     let (lanes, members, notes) = (recorder.into_lanes(), Vec::new(), Vec::new());
-    Ok((Workload { lanes, table_sectors, bytes, dropped, members, notes }, function))
+    Ok((SimtWorkload { lanes, table_sectors, bytes, dropped, members, notes }, function))
 }

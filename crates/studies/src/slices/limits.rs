@@ -13,7 +13,7 @@ const SATURATED: f64 = 0.98;
 /// More than this share of blocked packets is told of, though every resource could serve them.
 const BLOCKED: f64 = 0.10;
 
-/// What limits, if anything does: see [`super::Outcome::saturated`]. `all` is what was counted over all runs.
+/// What limits, if anything does: see [`super::SlicesOutcome::saturated`]. `all` is what was counted over all runs.
 pub(super) fn saturated(spec: &SlicesSpec, all: &Snapshot) -> Option<&'static str> {
     let t = all.all();
     if t.arrived == 0 || all.now == 0 {

@@ -8,7 +8,7 @@
 //! an L2 miss goes to memory.
 //!
 //! A miss in all caches fills L1 only; what leaves L1 goes to L2, what leaves L2 to its slice, what leaves a slice is dropped.
-//! Requests for a line that is on its way are not merged. Where the text is open, a reading decides ([`Reading`]).
+//! Requests for a line that is on its way are not merged. Where the text is open, a reading decides ([`PaperReading`]).
 //!
 //! Beyond the paper: real sizes with sets and ways, several applications with slices or ways of their own or shared ones, the skip
 //! selection logic, allocation bypass, device timings of the memory, lookups recorded from the real DIR-24-8.
@@ -37,11 +37,12 @@ mod spec;
 mod totals;
 mod trace;
 
-pub use outcome::{ApplicationOutcome, Figure, Outcome};
-pub use point::Point;
-pub use popularity::Popularity;
+pub use outcome::{ApplicationOutcome, Figure, SlicesOutcome};
+pub use point::SlicesPoint;
+pub use popularity::LinePopularity;
 pub use preview::{Preview, left_out, preview};
 pub use spec::{
-    Application, Architecture, Caches, HeaderRead, Isolation, Level, OnHit, Ranks, Reading, SlicesError, SlicesSpec,
+    Application, Architecture, Caches, HeaderRead, Isolation, OnHit, PaperReading, Ranks, SlicesError, SlicesLevel,
+    SlicesSpec,
 };
 pub use trace::Lookups;

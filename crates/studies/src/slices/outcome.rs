@@ -19,7 +19,7 @@ pub struct Figure {
 
 /// What came of a point. Times in ns, rates in millions a second.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Outcome {
+pub struct SlicesOutcome {
     /// Packets that arrived, a microsecond.
     pub offered_per_us: f64,
     /// Share of packets that found the system full, P_b.
@@ -82,7 +82,7 @@ pub struct Outcome {
     pub notes: Vec<String>,
 }
 
-/// What an application had; names as in [`Outcome`].
+/// What an application had; names as in [`SlicesOutcome`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ApplicationOutcome {
     /// Its packets that arrived, a microsecond.
@@ -149,13 +149,13 @@ fn figure<T>(samples: &[T], of: impl Fn(&T) -> f64) -> Figure {
 }
 
 /// What is the same of an application and of all together: span, totals, and contexts of its cores.
-struct Sample {
+struct FigureSample {
     now: u64,
     t: Totals,
 }
 
 /// What `runs`, each cut into batches, come to.
-pub(super) fn outcome(spec: &SlicesSpec, runs: &[Vec<Snapshot>], skipping: Vec<bool>) -> Outcome {
+pub(super) fn outcome(spec: &SlicesSpec, runs: &[Vec<Snapshot>], skipping: Vec<bool>) -> SlicesOutcome {
     let whole = |run: &Vec<Snapshot>| run[BATCHES].since(&run[0]);
     let parts: Vec<Snapshot> = if runs.len() > 1 {
         runs.iter().map(whole).collect()
@@ -164,7 +164,7 @@ pub(super) fn outcome(spec: &SlicesSpec, runs: &[Vec<Snapshot>], skipping: Vec<b
     };
     let all = runs.iter().map(whole).reduce(|a, b| a.and(&b)).unwrap_or_default();
     let cores: u64 = spec.applications.iter().map(|a| u64::from(a.cores)).sum();
-    let together: Vec<Sample> = parts.iter().map(|part| Sample { now: part.now, t: part.all() }).collect();
+    let together: Vec<FigureSample> = parts.iter().map(|part| FigureSample { now: part.now, t: part.all() }).collect();
     let seen = found(&together, &all.all(), all.now, cores * u64::from(spec.outstanding));
     let slices = match spec.architecture {
         Architecture::Proposed => spec.slices_in_use(),
@@ -190,11 +190,12 @@ pub(super) fn outcome(spec: &SlicesSpec, runs: &[Vec<Snapshot>], skipping: Vec<b
         ("link", t.link),
     ];
     let applications = (0..spec.applications.len()).map(|n| {
-        let samples: Vec<Sample> = parts.iter().map(|part| Sample { now: part.now, t: part.applications[n] }).collect();
+        let samples: Vec<FigureSample> =
+            parts.iter().map(|part| FigureSample { now: part.now, t: part.applications[n] }).collect();
         let contexts = u64::from(spec.applications[n].cores) * u64::from(spec.outstanding);
         ApplicationOutcome { skipping: skipping[n], ..found(&samples, &all.applications[n], all.now, contexts) }
     });
-    Outcome {
+    SlicesOutcome {
         offered_per_us: seen.offered_per_us,
         blocking: seen.blocking,
         throughput_per_us: seen.throughput_per_us,
@@ -230,7 +231,7 @@ pub(super) fn outcome(spec: &SlicesSpec, runs: &[Vec<Snapshot>], skipping: Vec<b
 }
 
 /// Figures over `samples`; `all` are their totals over the time `now`, `contexts` the packets that its cores work on at most.
-fn found(samples: &[Sample], all: &Totals, now: u64, contexts: u64) -> ApplicationOutcome {
+fn found(samples: &[FigureSample], all: &Totals, now: u64, contexts: u64) -> ApplicationOutcome {
     let of = |value: &dyn Fn(&Totals) -> f64| figure(samples, |s| value(&s.t));
     ApplicationOutcome {
         offered_per_us: per_us(all.arrived, now),

@@ -3,8 +3,8 @@
 use engine::Seed;
 use serde::{Deserialize, Serialize};
 
-use super::outcome::{Outcome, outcome};
-use super::simulate::System;
+use super::outcome::{SlicesOutcome, outcome};
+use super::simulate::SlicesSystem;
 use super::spec::{SlicesError, SlicesSpec, from_json};
 use super::totals::Snapshot;
 use super::trace::Lookups;
@@ -12,7 +12,7 @@ use super::trace::Lookups;
 /// A setting, and how often it is simulated.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Point {
+pub struct SlicesPoint {
     /// The setting.
     pub spec: SlicesSpec,
     /// Seed of all random streams; runs have seeds of their own below it.
@@ -27,13 +27,13 @@ fn one() -> u32 {
     1
 }
 
-impl Point {
+impl SlicesPoint {
     /// Reads JSON.
     ///
     /// # Errors
     /// Unknown fields and wrong types with their path, and what [`SlicesSpec::check`] finds.
-    pub fn read(text: &str) -> Result<Point, SlicesError> {
-        let point: Point = from_json(text)?;
+    pub fn read(text: &str) -> Result<SlicesPoint, SlicesError> {
+        let point: SlicesPoint = from_json(text)?;
         point.spec.check()?;
         if !(1..=10_000).contains(&point.runs) {
             return Err(SlicesError::Setting {
@@ -54,12 +54,12 @@ impl Point {
         &self,
         recorded: &[Option<Lookups>],
         go_on: &mut dyn FnMut() -> bool,
-    ) -> Result<Option<Outcome>, SlicesError> {
+    ) -> Result<Option<SlicesOutcome>, SlicesError> {
         self.spec.check()?;
         let mut runs: Vec<Vec<Snapshot>> = Vec::new();
         let mut skipping = Vec::new();
         for run in 0..u64::from(self.runs) {
-            let mut system = System::new(&self.spec, Seed(self.seed).child(run), recorded)?;
+            let mut system = SlicesSystem::new(&self.spec, Seed(self.seed).child(run), recorded)?;
             let Some(found) = system.run(self.spec.requests, self.spec.warmup_factor.into(), go_on) else {
                 return Ok(None);
             };

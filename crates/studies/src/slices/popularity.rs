@@ -10,10 +10,10 @@ use super::spec::Ranks;
 /// A source of lines. Entry of rank i is wanted with probability proportional to i^-alpha (Breslau et al., INFOCOM 1999); with
 /// [`Ranks::Shuffled`] ranks are spread over the entries at random, and a line is wanted as often as all of its entries are.
 #[derive(Clone, Debug)]
-pub struct Popularity(Kind);
+pub struct LinePopularity(PopularityLaw);
 
 #[derive(Clone, Debug)]
-enum Kind {
+enum PopularityLaw {
     /// Over lines: a draw is one look into a table.
     Alias(Arc<Alias>),
     /// By the law itself, in memory that does not grow with the table: the rank by cells, its place by a keyed permutation.
@@ -23,9 +23,9 @@ enum Kind {
 /// Tables of up to so many entries are drawn from by the alias method.
 const TABLE: u64 = 1 << 18;
 
-impl Popularity {
+impl LinePopularity {
     /// Of a table of `entries` entries, `per_line` of them on a line; `rng` spreads the ranks.
-    pub fn new(entries: u64, per_line: u64, alpha: f64, ranks: Ranks, rng: &mut Pcg64) -> Popularity {
+    pub fn new(entries: u64, per_line: u64, alpha: f64, ranks: Ranks, rng: &mut Pcg64) -> LinePopularity {
         let entries = entries.max(1);
         if entries <= TABLE {
             let mut weights: Vec<f64> = (1..=entries).map(|rank| (rank as f64).powf(-alpha)).collect();
@@ -35,18 +35,22 @@ impl Popularity {
                 }
             }
             let lines: Vec<f64> = weights.chunks(per_line as usize).map(|line| line.iter().sum()).collect();
-            return Popularity(Kind::Alias(Arc::new(Alias::new(&lines))));
+            return LinePopularity(PopularityLaw::Alias(Arc::new(Alias::new(&lines))));
         }
         let place = (ranks == Ranks::Shuffled).then(|| Permutation::new(entries, rng));
-        Popularity(Kind::Law { cells: Arc::new(Cells::new(entries, alpha)), place, per_line: PerLine::new(per_line) })
+        LinePopularity(PopularityLaw::Law {
+            cells: Arc::new(Cells::new(entries, alpha)),
+            place,
+            per_line: PerLine::new(per_line),
+        })
     }
 
     /// The next line.
     #[inline]
     pub fn draw(&self, rng: &mut Pcg64) -> u32 {
         match &self.0 {
-            Kind::Alias(table) => table.draw(rng.next_u64()),
-            Kind::Law { cells, place, per_line } => {
+            PopularityLaw::Alias(table) => table.draw(rng.next_u64()),
+            PopularityLaw::Law { cells, place, per_line } => {
                 let rank = cells.draw(rng) - 1;
                 let entry = place.as_ref().map_or(rank, |place| place.of(rank));
                 per_line.line_of(entry) as u32
@@ -204,7 +208,7 @@ mod tests {
     fn lines_are_wanted_as_often_as_the_law_says() {
         for (entries, ranks) in [(20_000u64, Ranks::Contiguous), (TABLE + 1, Ranks::Contiguous)] {
             let mut rng = Seed(3).stream("draws");
-            let popularity = Popularity::new(entries, 32, 0.83, ranks, &mut rng);
+            let popularity = LinePopularity::new(entries, 32, 0.83, ranks, &mut rng);
             let law = |rank: u64| (rank as f64).powf(-0.83);
             let all: f64 = (1..=entries).map(law).sum();
             let n = 400_000;
@@ -225,7 +229,7 @@ mod tests {
     fn shuffled_tables_have_their_popular_lines_anywhere_by_both_methods() {
         for entries in [20_000u64, TABLE + 1] {
             let mut rng = Seed(4).stream("draws");
-            let popularity = Popularity::new(entries, 32, 0.83, Ranks::Shuffled, &mut rng);
+            let popularity = LinePopularity::new(entries, 32, 0.83, Ranks::Shuffled, &mut rng);
             let lines = entries.div_ceil(32);
             let half = (0..100_000).filter(|_| u64::from(popularity.draw(&mut rng)) < lines / 2).count();
             assert!((25_000..75_000).contains(&half), "{half}");

@@ -9,13 +9,13 @@
 //! the caches themselves instead, in order and without time.
 
 use engine::Seed;
-use machine::stacked::{Service, Timing};
+use machine::stacked::{BankService, BankTiming};
 use queueing::QueueError;
-use queueing::lru::{Class, blocking_cores, victim_hierarchy};
+use queueing::lru::{LineClass, blocking_cores, victim_hierarchy};
 use rand::RngExt;
 use serde::Serialize;
 
-use super::simulate::{System, Visits};
+use super::simulate::{SlicesSystem, Visits};
 use super::spec::{Application, Architecture, Isolation, Ranks, SlicesError, SlicesSpec};
 use super::trace::Lookups;
 
@@ -44,7 +44,7 @@ const WALKED: u64 = 1 << 20;
 const TOLD_APART: u64 = 1 << 16;
 
 /// Probabilities of the lines of a table of Zipf-like popularity.
-fn classes(spec: &SlicesSpec) -> Vec<Class> {
+fn classes(spec: &SlicesSpec) -> Vec<LineClass> {
     let a = &spec.applications[0];
     let (entries, per_line) = (a.entries, spec.entries_per_line());
     let lines = spec.lines(a);
@@ -123,7 +123,7 @@ fn classes(spec: &SlicesSpec) -> Vec<Class> {
 pub fn left_out(spec: &SlicesSpec, is_recorded: bool) -> Vec<String> {
     let has_llc = spec.architecture != Architecture::NoLlc;
     let any = |what: &dyn Fn(&Application) -> bool| has_llc && spec.applications.iter().any(what);
-    let is_device = matches!(spec.dram.service, Service::Device { .. });
+    let is_device = matches!(spec.dram.service, BankService::Device { .. });
     [
         (spec.applications.len() > 1, "several applications: no closed forms are given"),
         (spec.outstanding > 1, "several packets a core (outstanding): no closed forms are given"),
@@ -165,7 +165,7 @@ pub fn preview(spec: &SlicesSpec, recorded: Option<&Lookups>) -> Result<Preview,
             (Visits::of_one([1.0, miss1, miss2, miss2 * (1.0 - hits.llc)]), hits.l1, hits.l2, hits.llc)
         }
         Some(lookups) => {
-            let mut system = System::new(spec, Seed(0).child(0), &[Some(lookups.clone())])?;
+            let mut system = SlicesSystem::new(spec, Seed(0).child(0), &[Some(lookups.clone())])?;
             system.warm_up(1, &mut || true);
             let visits = system.visits(WALKED);
             let [all, past1, past2, past3] = visits.mean;
@@ -174,8 +174,8 @@ pub fn preview(spec: &SlicesSpec, recorded: Option<&Lookups>) -> Result<Preview,
     };
     // How long a core is held, which a device's bank is longer, and whether that varies.
     let (memory, varies) = match spec.dram.resolve("dram") {
-        Ok(Timing::Device { first_data, burst, .. }) => ((first_data + burst).as_ns(), false),
-        Ok(Timing::Rates { means, exponential }) => (means.first().map_or(0.0, |mean| mean.as_ns()), exponential),
+        Ok(BankTiming::Device { first_data, burst, .. }) => ((first_data + burst).as_ns(), false),
+        Ok(BankTiming::Rates { means, exponential }) => (means.first().map_or(0.0, |mean| mean.as_ns()), exponential),
         Err(_) => (0.0, true),
     };
     let (memory, cached) = (memory + 2.0 * spec.dram.link_ns, spec.caches.exponential);

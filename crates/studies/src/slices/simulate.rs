@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 
-use engine::{Draw, Exponential, Fixed, Seed, Tournament};
-use machine::stacked::{Distributor, Place, Recency, SkipLogic, Timing, Turn, Using};
+use engine::{Deterministic, Draw, Exponential, Seed, Tournament};
+use machine::stacked::{BankTiming, BankTurn, Distributor, Recency, SkipLogic, StackedBank, Using};
 use machine::{Divisor, MachineError};
 use rand::Rng;
 use rand_pcg::Pcg64;
 use units::Ps;
 
-use super::popularity::Popularity;
+use super::popularity::LinePopularity;
 use super::spec::{Architecture, Isolation, OnHit, SlicesSpec};
 use super::totals::{Snapshot, Totals};
 use super::trace::Lookups;
@@ -29,15 +29,15 @@ const LARGE: u64 = 1 << 13;
 
 /// Where an application's lookups come from.
 #[derive(Clone, Debug)]
-pub(super) enum Workload {
-    Law(Popularity),
+pub(super) enum LookupSource {
+    Law(LinePopularity),
     /// Recorded, and which packet comes next.
     Recorded(Lookups, usize),
 }
 
 /// What a context does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum NextStage {
     ToSlice,
     FromSlice,
     ToDram,
@@ -47,8 +47,8 @@ enum Next {
 
 /// A packet that a core works on.
 #[derive(Clone, Copy, Debug)]
-struct Work {
-    next: Next,
+struct PacketTask {
+    next: NextStage,
     /// Whether the line comes from memory.
     fill: bool,
     more: bool,
@@ -61,18 +61,18 @@ struct Work {
     line: u32,
     /// Of recorded lookups the next of its packet.
     at: usize,
-    place: Place,
+    place: StackedBank,
     began: u64,
     arrived: u64,
     /// When it came to where it waits.
     mark: u64,
 }
 
-struct Application {
+struct ApplicationRun {
     first_core: u16,
     cores: u32,
     base: u32,
-    workload: Workload,
+    workload: LookupSource,
     rng: Pcg64,
     /// Slices that its lines belong to now.
     slices: Vec<u16>,
@@ -97,25 +97,25 @@ struct Slice {
 }
 
 #[derive(Clone, Debug)]
-enum Source {
+enum ArrivalSource {
     Exponential(Box<Exponential>),
-    Fixed(Fixed),
+    Fixed(Deterministic),
 }
 
-impl Source {
-    fn new(exponential: bool, mean: Ps, rng: Pcg64) -> Source {
+impl ArrivalSource {
+    fn new(exponential: bool, mean: Ps, rng: Pcg64) -> ArrivalSource {
         if exponential {
-            Source::Exponential(Box::new(Exponential::new(mean, rng)))
+            ArrivalSource::Exponential(Box::new(Exponential::new(mean, rng)))
         } else {
-            Source::Fixed(Fixed(mean))
+            ArrivalSource::Fixed(Deterministic(mean))
         }
     }
 
     #[inline]
     fn draw(&mut self) -> u64 {
         match self {
-            Source::Exponential(source) => source.draw().0,
-            Source::Fixed(source) => source.draw().0,
+            ArrivalSource::Exponential(source) => source.draw().0,
+            ArrivalSource::Fixed(source) => source.draw().0,
         }
     }
 }
@@ -128,24 +128,24 @@ enum Banks {
         waiting: Vec<VecDeque<usize>>,
         /// By channel and bank: the context that it serves.
         serves: Vec<usize>,
-        source: Source,
+        source: ArrivalSource,
         /// By busy banks less one: service time against that of a bank alone, in 1/65536.
         slower: Vec<u64>,
     },
     Device(Box<machine::stacked::Stacked>),
 }
 
-pub(super) struct System {
+pub(super) struct SlicesSystem {
     now: u64,
     arrival: u64,
     next: Tournament,
-    work: Vec<Work>,
+    work: Vec<PacketTask>,
     outstanding: usize,
     /// By core: contexts that are idle, a bit each.
     idle: Vec<u64>,
     /// By core: when waiting packets arrived.
     queues: Vec<VecDeque<u64>>,
-    applications: Vec<Application>,
+    applications: Vec<ApplicationRun>,
     /// Of 2^32, at which draw which application's packet arrives.
     mix: Vec<u32>,
     l1: Vec<Recency>,
@@ -169,9 +169,9 @@ pub(super) struct System {
     limit: u32,
     arrivals: Exponential,
     choice: Pcg64,
-    l1_time: Source,
-    l2_time: Source,
-    llc_time: Source,
+    l1_time: ArrivalSource,
+    l2_time: ArrivalSource,
+    llc_time: ArrivalSource,
 }
 
 /// Which store holds what of a slice.
@@ -185,13 +185,13 @@ enum StoreOf {
     Ways(u32),
 }
 
-impl Application {
+impl ApplicationRun {
     /// Those of `spec`, and how many lines their tables have in all.
     fn of_all(
         spec: &SlicesSpec,
         seed: Seed,
         recorded: &[Option<Lookups>],
-    ) -> Result<(Vec<Application>, usize), MachineError> {
+    ) -> Result<(Vec<ApplicationRun>, usize), MachineError> {
         let stream = |name: &str| seed.stream(&format!("slices.{name}"));
         let has_llc = spec.architecture != Architecture::NoLlc;
         let shared = spec.architecture == Architecture::SharedLlc;
@@ -199,15 +199,21 @@ impl Application {
         let (mut applications, mut base, mut core, mut slice) = (Vec::new(), 0u64, 0u32, 0u32);
         for (n, a) in spec.applications.iter().enumerate() {
             let workload = match recorded.get(n).cloned().flatten() {
-                Some(lookups) => Workload::Recorded(lookups, 0),
+                Some(lookups) => LookupSource::Recorded(lookups, 0),
                 None => {
                     let mut spread = stream(&format!("applications.{n}.table"));
-                    Workload::Law(Popularity::new(a.entries, per_line, a.alpha, spec.reading.ranks, &mut spread))
+                    LookupSource::Law(LinePopularity::new(
+                        a.entries,
+                        per_line,
+                        a.alpha,
+                        spec.reading.ranks,
+                        &mut spread,
+                    ))
                 }
             };
             let lines = match &workload {
-                Workload::Recorded(lookups, _) => lookups.lines(),
-                Workload::Law(_) => spec.lines(a),
+                LookupSource::Recorded(lookups, _) => lookups.lines(),
+                LookupSource::Law(_) => spec.lines(a),
             };
             let own: Vec<u16> = match (shared, spec.isolation) {
                 (true, _) => vec![0],
@@ -215,7 +221,7 @@ impl Application {
                 (false, _) => (0..spec.slices).map(|s| s as u16).collect(),
             };
             let fills = (own.len() * spec.lines_of(&spec.caches.slice)) as u64;
-            applications.push(Application {
+            applications.push(ApplicationRun {
                 first_core: core as u16,
                 cores: a.cores,
                 base: base as u32,
@@ -238,7 +244,7 @@ impl Application {
 }
 
 /// How many slices the LLC has, and what each is.
-fn slices(spec: &SlicesSpec) -> (usize, &super::spec::Level) {
+fn slices(spec: &SlicesSpec) -> (usize, &super::spec::SlicesLevel) {
     match spec.architecture {
         Architecture::SharedLlc => (1, &spec.caches.shared),
         _ => (spec.slices as usize, &spec.caches.slice),
@@ -251,7 +257,7 @@ fn stores(spec: &SlicesSpec, universe: usize) -> (StoreOf, Vec<Recency>) {
     let has_llc = spec.architecture != Architecture::NoLlc;
     let shared = spec.architecture == Architecture::SharedLlc;
     let (slices, level) = slices(spec);
-    let cache = |level: &super::spec::Level| Recency::new(spec.lines_of(level), level.ways as usize, universe);
+    let cache = |level: &super::spec::SlicesLevel| Recency::new(spec.lines_of(level), level.ways as usize, universe);
     match (has_llc, shared, spec.reading.pooled, spec.isolation) {
         (false, ..) => (StoreOf::Slice, Vec::new()),
         (_, false, true, _) => (StoreOf::Pool, vec![cache(&caches.shared)]),
@@ -274,11 +280,11 @@ impl Banks {
         let timing = spec.dram.resolve("dram")?;
         let places = (spec.dram.channels * spec.dram.banks) as usize;
         Ok(match timing {
-            Timing::Rates { means, exponential } => Banks::Rates {
+            BankTiming::Rates { means, exponential } => Banks::Rates {
                 table: Distributor::new(spec.dram.channels, spec.dram.banks),
                 waiting: vec![VecDeque::new(); spec.dram.banks as usize],
                 serves: vec![0; places],
-                source: Source::new(exponential, means[0], seed.stream("slices.dram.service")),
+                source: ArrivalSource::new(exponential, means[0], seed.stream("slices.dram.service")),
                 slower: (0..spec.dram.banks as usize)
                     .map(|n| {
                         let mean = means[n.min(means.len() - 1)].0 as f64;
@@ -286,7 +292,7 @@ impl Banks {
                     })
                     .collect(),
             },
-            Timing::Device { .. } => {
+            BankTiming::Device { .. } => {
                 // The hop is charged here.
                 let inside = machine::stacked::StackedSpec { link_ns: 0.0, ..spec.dram.clone() };
                 Banks::Device(Box::new(machine::stacked::Stacked::new(&inside, "slices.dram", seed)?))
@@ -295,14 +301,18 @@ impl Banks {
     }
 }
 
-impl System {
+impl SlicesSystem {
     /// An empty system. `spec` has been checked.
-    pub(super) fn new(spec: &SlicesSpec, seed: Seed, recorded: &[Option<Lookups>]) -> Result<System, MachineError> {
+    pub(super) fn new(
+        spec: &SlicesSpec,
+        seed: Seed,
+        recorded: &[Option<Lookups>],
+    ) -> Result<SlicesSystem, MachineError> {
         let stream = |name: &str| seed.stream(&format!("slices.{name}"));
         let caches = &spec.caches;
         let (slices, level) = slices(spec);
-        let (applications, universe) = Application::of_all(spec, seed, recorded)?;
-        let cache = |bytes_level: &super::spec::Level| {
+        let (applications, universe) = ApplicationRun::of_all(spec, seed, recorded)?;
+        let cache = |bytes_level: &super::spec::SlicesLevel| {
             Recency::new(spec.lines_of(bytes_level), bytes_level.ways as usize, universe)
         };
         let (store_of, stores) = stores(spec, universe);
@@ -316,8 +326,8 @@ impl System {
         let mean_gap = Ps((1e6 / spec.offered_per_us()).round() as u64);
         let cores = spec.cores as usize;
         let contexts = cores * spec.outstanding as usize;
-        let blank = Work {
-            next: Next::Return,
+        let blank = PacketTask {
+            next: NextStage::Return,
             fill: false,
             more: false,
             core: 0,
@@ -327,13 +337,13 @@ impl System {
             index: 0,
             line: 0,
             at: 0,
-            place: Place { channel: 0, bank: 0 },
+            place: StackedBank { channel: 0, bank: 0 },
             began: 0,
             arrived: 0,
             mark: 0,
         };
         let exponential = caches.exponential;
-        let mut system = System {
+        let mut system = SlicesSystem {
             now: 0,
             arrival: 0,
             next: Tournament::new(contexts),
@@ -363,9 +373,9 @@ impl System {
             limit: spec.limit,
             arrivals: Exponential::new(mean_gap, stream("arrivals")),
             choice: stream("choice"),
-            l1_time: Source::new(exponential, SlicesSpec::mean(&caches.l1), stream("l1")),
-            l2_time: Source::new(exponential, SlicesSpec::mean(&caches.l2), stream("l2")),
-            llc_time: Source::new(exponential, SlicesSpec::mean(level), stream("llc")),
+            l1_time: ArrivalSource::new(exponential, SlicesSpec::mean(&caches.l1), stream("l1")),
+            l2_time: ArrivalSource::new(exponential, SlicesSpec::mean(&caches.l2), stream("l2")),
+            llc_time: ArrivalSource::new(exponential, SlicesSpec::mean(level), stream("llc")),
         };
         system.arrival = system.arrivals.draw().0;
         system.is_large = system.capacity() > LARGE;
@@ -461,7 +471,7 @@ impl System {
     fn choose(&mut self) -> (usize, usize) {
         let draw = self.choice.next_u64();
         let app = self.whose(draw);
-        let Application { first_core, cores, .. } = &self.applications[app];
+        let ApplicationRun { first_core, cores, .. } = &self.applications[app];
         (app, usize::from(*first_core) + ((u128::from(draw >> 32) * u128::from(*cores)) >> 32) as usize)
     }
 
@@ -521,7 +531,7 @@ impl System {
         let mut at = start + first;
         let next = if self.l1[core].touch(line, line) {
             totals.l1_hits += 1;
-            Next::Return
+            NextStage::Return
         } else {
             if self.is_large
                 && let Some(leaves) = self.l1[core].oldest(line)
@@ -534,12 +544,12 @@ impl System {
             if self.hit_l2(core, line) {
                 self.applications[app].totals.l2_hits += 1;
                 self.fill(core, app, line);
-                Next::Return
+                NextStage::Return
             } else if self.applications[app].uses_llc {
                 let (slice, store, index) = self.home(app, line);
                 let work = &mut self.work[context];
                 (work.slice, work.store, work.index) = (slice, store, index);
-                Next::ToSlice
+                NextStage::ToSlice
             } else {
                 let application = &mut self.applications[app];
                 application.totals.skipped += 1;
@@ -548,7 +558,7 @@ impl System {
                 if let Some(using) = application.skip.as_mut().and_then(SkipLogic::skipped) {
                     self.assign(app, using);
                 }
-                Next::ToDram
+                NextStage::ToDram
             }
         };
         let work = &mut self.work[context];
@@ -562,8 +572,8 @@ impl System {
     fn draw(&mut self, context: usize, app: usize) -> (u32, bool) {
         let app = &mut self.applications[app];
         match &mut app.workload {
-            Workload::Law(popularity) => (app.base + popularity.draw(&mut app.rng), false),
-            Workload::Recorded(lookups, packet) => {
+            LookupSource::Law(popularity) => (app.base + popularity.draw(&mut app.rng), false),
+            LookupSource::Recorded(lookups, packet) => {
                 let work = &mut self.work[context];
                 if !work.more {
                     work.at = lookups.first_of(packet);
@@ -578,10 +588,10 @@ impl System {
     #[inline]
     fn step(&mut self, context: usize) {
         match self.work[context].next {
-            Next::Return => self.finish(context),
-            Next::ToSlice => {
+            NextStage::Return => self.finish(context),
+            NextStage::ToSlice => {
                 let work = &mut self.work[context];
-                work.next = Next::FromSlice;
+                work.next = NextStage::FromSlice;
                 let slice = &mut self.slices[usize::from(work.slice)];
                 let begin = slice.free.max(self.now);
                 let time = self.llc_time.draw();
@@ -594,14 +604,14 @@ impl System {
                 slice.queue += 1;
                 self.next.set(context, Ps(begin + time));
             }
-            Next::FromSlice => self.leave_slice(context),
-            Next::ToDram => self.ask_memory(context),
-            Next::FromDram => self.leave_bank(context),
+            NextStage::FromSlice => self.leave_slice(context),
+            NextStage::ToDram => self.ask_memory(context),
+            NextStage::FromDram => self.leave_bank(context),
         }
     }
 
     fn leave_slice(&mut self, context: usize) {
-        let Work { core, app, slice, store, index, line, .. } = self.work[context];
+        let PacketTask { core, app, slice, store, index, line, .. } = self.work[context];
         self.slices[usize::from(slice)].queue -= 1;
         let hit = self.hit_llc(store, index, line);
         let (core, app) = (usize::from(core), usize::from(app));
@@ -620,14 +630,14 @@ impl System {
             self.ask_memory(context);
         } else {
             self.applications[app].totals.link += self.link;
-            self.work[context].next = Next::ToDram;
+            self.work[context].next = NextStage::ToDram;
             self.next.set(context, Ps(self.now + self.link));
         }
     }
 
-    /// As [`System::prefetch`], of what leaves L2 when `line` comes in.
+    /// As [`SlicesSystem::prefetch`], of what leaves L2 when `line` comes in.
     fn prefetch_victims(&self, context: usize, line: u32) {
-        let Work { core, app, .. } = self.work[context];
+        let PacketTask { core, app, .. } = self.work[context];
         let (core, app) = (usize::from(core), usize::from(app));
         if self.applications[app].uses_llc
             && let Some(leaves) = self.l1[core].oldest(line).and_then(|first| self.l2[core].oldest(first))
@@ -651,13 +661,13 @@ impl System {
         match &mut self.banks {
             Banks::Device(device) => {
                 let had = device.interleaved();
-                let Turn { begin, done, free } = device.serve(usize::from(bank), Ps(self.now));
+                let BankTurn { begin, done, free } = device.serve(usize::from(bank), Ps(self.now));
                 totals.interleaved += device.interleaved() - had;
                 totals.bank_wait += begin.0 - self.now;
                 totals.dram += done.0 - begin.0;
                 totals.link += self.link;
                 self.bank_busy[usize::from(bank)] += free.0 - begin.0;
-                work.next = Next::Return;
+                work.next = NextStage::Return;
                 self.next.set(context, Ps(done.0 + self.link));
             }
             Banks::Rates { waiting, .. } => {
@@ -681,13 +691,13 @@ impl System {
         let work = &mut self.work[context];
         let totals = &mut self.applications[usize::from(work.app)].totals;
         totals.bank_wait += self.now - work.mark;
-        (work.mark, work.place, work.next) = (self.now, place, Next::FromDram);
+        (work.mark, work.place, work.next) = (self.now, place, NextStage::FromDram);
         self.next.set(context, Ps(self.now + ((source.draw() * slower[busy - 1]) >> 16)));
         if busy > 1 {
             totals.interleaved += 1;
             let (from, to) = (slower[busy - 2], slower[busy - 1]);
             for other in 0..self.bank_count as u8 {
-                if other != bank && !table.is_idle(Place { channel: place.channel, bank: other }) {
+                if other != bank && !table.is_idle(StackedBank { channel: place.channel, bank: other }) {
                     stretch(&mut self.next, serves[channel + usize::from(other)], self.now, from, to);
                 }
             }
@@ -697,7 +707,7 @@ impl System {
     }
 
     fn leave_bank(&mut self, context: usize) {
-        let Work { app, place, mark, .. } = self.work[context];
+        let PacketTask { app, place, mark, .. } = self.work[context];
         self.applications[usize::from(app)].totals.dram += self.now - mark;
         self.bank_busy[usize::from(place.bank)] += self.now - mark;
         let mut woken = None;
@@ -707,7 +717,7 @@ impl System {
                 let channel = usize::from(place.channel) * self.bank_count as usize;
                 let (from, to) = (slower[busy], slower[busy - 1]);
                 for other in 0..self.bank_count as u8 {
-                    if !table.is_idle(Place { channel: place.channel, bank: other }) {
+                    if !table.is_idle(StackedBank { channel: place.channel, bank: other }) {
                         stretch(&mut self.next, serves[channel + usize::from(other)], self.now, from, to);
                     }
                 }
@@ -721,7 +731,7 @@ impl System {
             self.finish(context);
         } else {
             self.applications[usize::from(app)].totals.link += self.link;
-            self.work[context].next = Next::Return;
+            self.work[context].next = NextStage::Return;
             self.next.set(context, Ps(self.now + self.link));
         }
     }
@@ -729,7 +739,7 @@ impl System {
     /// The data are in the core: the next lookup of the packet, or the next packet.
     #[inline]
     fn finish(&mut self, context: usize) {
-        let Work { core, app, line, fill, more, began, arrived, .. } = self.work[context];
+        let PacketTask { core, app, line, fill, more, began, arrived, .. } = self.work[context];
         let (core, app) = (usize::from(core), usize::from(app));
         if fill {
             self.fill(core, app, line);

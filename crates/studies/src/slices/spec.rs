@@ -1,7 +1,7 @@
 //! What is simulated, and what cannot be.
 
 use machine::MachineError;
-use machine::stacked::{SkipLogic, SkipSpec, StackedSpec, Timing};
+use machine::stacked::{BankTiming, SkipLogic, SkipSpec, StackedSpec};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ pub struct SlicesSpec {
     /// What stands between L2 and memory.
     pub architecture: Architecture,
     /// What is assumed where the text is open.
-    pub reading: Reading,
+    pub reading: PaperReading,
     /// Cores of the system, C_sys.
     pub cores: u32,
     /// LLC slices of the system, L_sys.
@@ -61,7 +61,7 @@ pub enum Architecture {
 /// What is assumed where the text is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub struct Reading {
+pub struct PaperReading {
     /// Where in the table the popular entries are.
     pub ranks: Ranks,
     /// What a hit in L2 does to the line there.
@@ -72,9 +72,9 @@ pub struct Reading {
     pub pooled: bool,
 }
 
-impl Default for Reading {
-    fn default() -> Reading {
-        Reading { ranks: Ranks::Shuffled, l2_hit: OnHit::Copy, llc_hit: OnHit::Copy, pooled: false }
+impl Default for PaperReading {
+    fn default() -> PaperReading {
+        PaperReading { ranks: Ranks::Shuffled, l2_hit: OnHit::Copy, llc_hit: OnHit::Copy, pooled: false }
     }
 }
 
@@ -101,7 +101,7 @@ pub enum OnHit {
 /// A level of caches.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Level {
+pub struct SlicesLevel {
     /// Bytes; lines that fit count.
     pub bytes: u64,
     /// Ways of a set; 0 is fully associative.
@@ -116,13 +116,13 @@ pub struct Level {
 #[serde(deny_unknown_fields, default)]
 pub struct Caches {
     /// A core's first level.
-    pub l1: Level,
+    pub l1: SlicesLevel,
     /// A core's second level.
-    pub l2: Level,
+    pub l2: SlicesLevel,
     /// An LLC slice.
-    pub slice: Level,
+    pub slice: SlicesLevel,
     /// The shared LLC.
-    pub shared: Level,
+    pub shared: SlicesLevel,
     /// Exponential service times; fixed ones if false.
     pub exponential: bool,
 }
@@ -130,7 +130,7 @@ pub struct Caches {
 impl Default for Caches {
     /// Section V-C, with mu = 8 M/s: mu_L1 = 100, mu_L2 = 50 and mu_LLC = 10 times that.
     fn default() -> Caches {
-        let level = |bytes, per_us| Level { bytes, ways: 0, per_us };
+        let level = |bytes, per_us| SlicesLevel { bytes, ways: 0, per_us };
         Caches {
             l1: level(128, 800.0),
             l2: level(512, 400.0),
@@ -203,7 +203,7 @@ impl Default for SlicesSpec {
     fn default() -> SlicesSpec {
         SlicesSpec {
             architecture: Architecture::Proposed,
-            reading: Reading::default(),
+            reading: PaperReading::default(),
             cores: 28,
             slices: 28,
             line_bytes: 64,
@@ -289,7 +289,7 @@ impl SlicesSpec {
     }
 
     /// Lines that fit into a level.
-    pub fn lines_of(&self, level: &Level) -> usize {
+    pub fn lines_of(&self, level: &SlicesLevel) -> usize {
         (level.bytes / u64::from(self.line_bytes.max(1))) as usize
     }
 
@@ -312,8 +312,8 @@ impl SlicesSpec {
     /// What all channels serve without interleaving, S mu, in millions a second.
     pub fn capacity_per_us(&self) -> f64 {
         let a_channel = match self.dram.resolve("dram") {
-            Ok(Timing::Rates { means, .. }) => means.first().map_or(0.0, |mean| 1e6 / mean.0 as f64),
-            Ok(Timing::Device { cycle, .. }) => 1e6 / cycle.0 as f64,
+            Ok(BankTiming::Rates { means, .. }) => means.first().map_or(0.0, |mean| 1e6 / mean.0 as f64),
+            Ok(BankTiming::Device { cycle, .. }) => 1e6 / cycle.0 as f64,
             Err(_) => 0.0,
         };
         f64::from(self.dram.channels) * a_channel
@@ -454,7 +454,7 @@ impl SlicesSpec {
         notes
     }
 
-    pub(super) fn mean(level: &Level) -> Ps {
+    pub(super) fn mean(level: &SlicesLevel) -> Ps {
         Ps((1e6 / level.per_us).round() as u64)
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use queueing::lru::Class;
+use queueing::lru::LineClass;
 
 /// What packets look up, in order: of each packet the lines of its tables that it reads, one after the other. After the last packet
 /// the first comes again.
@@ -38,7 +38,7 @@ impl Lookups {
     }
 
     /// How likely each line is to be looked up, lines that are alike together.
-    pub(super) fn classes(&self) -> Vec<Class> {
+    pub(super) fn classes(&self) -> Vec<LineClass> {
         let mut counts = vec![0u32; self.lines as usize];
         for line in self.refs.iter() {
             counts[(line & !LAST) as usize] += 1;

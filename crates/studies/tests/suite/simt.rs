@@ -1,14 +1,14 @@
 //! Packet functions under a warp: the functions that run on cores, a packet a lane, merged by minimum site.
 
 use engine::Seed;
-use functions::lookup::{Dir24_8, Dir24Spec, Entry, NextHop};
+use functions::lookup::{Dir24_8, Dir24Spec, FibEntry, NextHop};
 use functions::{Forward, ForwardSpec, LookupMode, PacketFunction, Ttl, Verdict};
-use machine::simt::{Code, HermesSpec, Kind, LaneRecorder, Merger, SimtSpec, WARP};
+use machine::simt::{Code, HermesSpec, LaneRecorder, Merger, SimtSpec, WARP, WarpOperation};
 use packet::{Packet, Prefix, internet_checksum};
 use probe::{Probe, Ref, RegionId};
 use rand::Rng;
 use studies::simt::point::Workloads;
-use studies::simt::{Application, HermesPreset, Point, System};
+use studies::simt::{HermesPreset, SimtApplication, SimtPoint, SimtSystem};
 use units::{PacketId, Ps};
 
 /// The program of the lanes that `record` leaves, one call a lane.
@@ -98,11 +98,11 @@ fn forwarding_diverges_only_at_the_second_level() {
     let partial: Vec<_> = code.insts(0).iter().filter(|i| i.mask != u32::MAX).collect();
     // The load of the second level, and the work behind it: every second lane.
     assert!(!partial.is_empty() && partial.iter().all(|i| i.mask == 0xaaaa_aaaa), "{partial:?}");
-    assert_eq!(partial.iter().filter(|i| i.kind == Kind::Load).count(), 1);
+    assert_eq!(partial.iter().filter(|i| i.kind == WarpOperation::Load).count(), 1);
 }
 
 /// A point of few packets.
-fn point(application: Application, change: impl FnOnce(&mut SimtSpec, &mut HermesSpec)) -> Point {
+fn point(application: SimtApplication, change: impl FnOnce(&mut SimtSpec, &mut HermesSpec)) -> SimtPoint {
     let mut preset = HermesPreset::named("hermes").unwrap();
     change(&mut preset.gpu, &mut preset.hermes);
     let text = serde_json::json!({
@@ -116,28 +116,28 @@ fn point(application: Application, change: impl FnOnce(&mut SimtSpec, &mut Herme
             "fragment": { "mtu": 576 },
         },
         "gpu": preset.gpu,
-        "system": System::Hermes(preset.hermes),
+        "system": SimtSystem::Hermes(preset.hermes),
         "load": { "packets": "100 Mpps" },
         "arrivals": "poisson",
         "packets": 640,
         "runs": 2,
         "seed": 5,
     });
-    Point::read(&text.to_string()).unwrap()
+    SimtPoint::read(&text.to_string()).unwrap()
 }
 
 #[test]
 fn every_application_runs_and_its_delay_is_the_sum_of_its_parts() {
     let all = [
-        Application::CheckHeader,
-        Application::Lookup,
-        Application::DecTtl,
-        Application::Forward,
-        Application::Classify,
-        Application::ClassifyTupleSpace,
-        Application::Inspect,
-        Application::InspectAhoCorasick,
-        Application::Fragment,
+        SimtApplication::CheckHeader,
+        SimtApplication::Lookup,
+        SimtApplication::DecTtl,
+        SimtApplication::Forward,
+        SimtApplication::Classify,
+        SimtApplication::ClassifyTupleSpace,
+        SimtApplication::Inspect,
+        SimtApplication::InspectAhoCorasick,
+        SimtApplication::Fragment,
     ];
     let shared = Workloads::default();
     for application in all {
@@ -154,9 +154,9 @@ fn every_application_runs_and_its_delay_is_the_sum_of_its_parts() {
 #[test]
 fn points_that_cannot_be_are_refused_with_their_place() {
     let text = |change: fn(&mut serde_json::Value)| {
-        let mut value = serde_json::to_value(point(Application::DecTtl, |_, _| ())).unwrap();
+        let mut value = serde_json::to_value(point(SimtApplication::DecTtl, |_, _| ())).unwrap();
         change(&mut value);
-        Point::read(&value.to_string()).unwrap_err().to_string()
+        SimtPoint::read(&value.to_string()).unwrap_err().to_string()
     };
     assert!(text(|v| v["gpu"]["cores"] = 0.into()).contains("gpu.cores = 0"));
     assert!(text(|v| v["packets"] = 0.into()).contains("packets"));
@@ -167,7 +167,7 @@ fn points_that_cannot_be_are_refused_with_their_place() {
 
 #[test]
 fn a_seed_gives_the_same_outcome() {
-    let run = || point(Application::Lookup, |_, _| ()).run(&Workloads::default(), &mut || true).unwrap().unwrap();
+    let run = || point(SimtApplication::Lookup, |_, _| ()).run(&Workloads::default(), &mut || true).unwrap().unwrap();
     assert_eq!(run(), run());
 }
 
@@ -175,9 +175,10 @@ fn a_seed_gives_the_same_outcome() {
 /// takes alone where all packets come to it.
 #[test]
 fn a_chain_tells_what_each_function_takes_and_the_sums_are_the_whole() {
-    let members = [Application::CheckHeader, Application::Inspect, Application::Lookup, Application::DecTtl];
+    let members =
+        [SimtApplication::CheckHeader, SimtApplication::Inspect, SimtApplication::Lookup, SimtApplication::DecTtl];
     let shared = Workloads::default();
-    let batch = |point: &mut Point| {
+    let batch = |point: &mut SimtPoint| {
         let link = "64 Gbps";
         let batch = serde_json::json!({ "batch": {
             "packets": 128, "block": 8, "overlap": "nothing", "results": "frames", "link": link, "copy": "10 us",
@@ -186,7 +187,7 @@ fn a_chain_tells_what_each_function_takes_and_the_sums_are_the_whole() {
         point.system = serde_json::from_value(batch).unwrap();
     };
     for is_batch in [false, true] {
-        let with = |first: Application, then: &[Application]| {
+        let with = |first: SimtApplication, then: &[SimtApplication]| {
             let mut point = point(first, |_, _| ());
             point.workload.then = then.to_vec();
             if is_batch {
@@ -228,14 +229,14 @@ fn a_chain_tells_what_each_function_takes_and_the_sums_are_the_whole() {
 
 #[test]
 fn chains_that_cannot_be_are_refused() {
-    let error = |first, then: &[Application]| {
+    let error = |first, then: &[SimtApplication]| {
         let mut point = point(first, |_, _| ());
         point.workload.then = then.to_vec();
         point.run(&Workloads::default(), &mut || true).unwrap_err().to_string()
     };
-    let refused = error(Application::Fragment, &[Application::DecTtl]);
+    let refused = error(SimtApplication::Fragment, &[SimtApplication::DecTtl]);
     assert!(refused.contains("workload.then") && refused.contains("fragment as the last"), "{refused}");
-    let refused = error(Application::DecTtl, &[Application::DecTtl; 6]);
+    let refused = error(SimtApplication::DecTtl, &[SimtApplication::DecTtl; 6]);
     assert!(refused.contains("6 applications: allowed is up to 5"), "{refused}");
 }
 

@@ -4,13 +4,15 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use engine::Seed;
-use machine::stacked::{Service, SkipSpec, Stacked, StackedSpec};
+use machine::stacked::{BankService, SkipSpec, Stacked, StackedSpec};
 use rand::RngExt;
-use studies::slices::{Application, Architecture, HeaderRead, Isolation, Lookups, Outcome, Point, SlicesSpec, preview};
+use studies::slices::{
+    Application, Architecture, HeaderRead, Isolation, Lookups, SlicesOutcome, SlicesPoint, SlicesSpec, preview,
+};
 use units::{Line, Ps};
 
-fn run(spec: SlicesSpec) -> Outcome {
-    Point { spec, seed: 5, runs: 1 }.run(&[], &mut || true).expect("a sound setting").expect("nobody stops it")
+fn run(spec: SlicesSpec) -> SlicesOutcome {
+    SlicesPoint { spec, seed: 5, runs: 1 }.run(&[], &mut || true).expect("a sound setting").expect("nobody stops it")
 }
 
 fn quick(architecture: Architecture) -> SlicesSpec {
@@ -24,8 +26,8 @@ const ALL: [Architecture; 3] = [Architecture::Proposed, Architecture::NoLlc, Arc
 fn cores_before_memory_meet_the_product_form_with_blocking() {
     for rho in [0.5, 0.8, 1.2] {
         let mut spec = quick(Architecture::NoLlc);
-        spec.caches.l1 = studies::slices::Level { bytes: 0, ways: 0, per_us: 9e5 };
-        spec.caches.l2 = studies::slices::Level { bytes: 0, ways: 0, per_us: 9e5 };
+        spec.caches.l1 = studies::slices::SlicesLevel { bytes: 0, ways: 0, per_us: 9e5 };
+        spec.caches.l2 = studies::slices::SlicesLevel { bytes: 0, ways: 0, per_us: 9e5 };
         spec.applications[0].rho = rho * 28.0 / 32.0;
         let closed = queueing::lru::blocking_cores(spec.offered_per_us(), 8.0, 1.0, 28, 100).expect("sound");
         let seen = run(spec);
@@ -68,7 +70,7 @@ fn twice_the_warm_up_moves_no_number_by_more_than_its_half_width() {
     for architecture in ALL {
         let of = |warmup_factor| {
             let spec = SlicesSpec { warmup_factor, ..quick(architecture) };
-            Point { spec, seed: 2, runs: 8 }.run(&[], &mut || true).expect("sound").expect("whole")
+            SlicesPoint { spec, seed: 2, runs: 8 }.run(&[], &mut || true).expect("sound").expect("whole")
         };
         let (once, twice) = (of(1), of(2));
         assert!(once.steady && twice.steady);
@@ -114,7 +116,7 @@ fn a_slower_interleaved_bank_costs_throughput_only_where_it_is_used() {
     let of = |outstanding, second| {
         let mut spec = SlicesSpec { outstanding, limit: 400, ..quick(Architecture::NoLlc) };
         spec.applications[0].rho = 1.3;
-        spec.dram.service = Service::Rates { per_us: vec![8.0, second], exponential: true };
+        spec.dram.service = BankService::Rates { per_us: vec![8.0, second], exponential: true };
         run(spec).throughput_per_us.value
     };
     assert_eq!(of(1, 8.0), of(1, 2.0));
@@ -169,7 +171,7 @@ fn recorded_lookups_come_in_order_and_hold_the_core() {
     let packets: Vec<Vec<u32>> = (0..500u32).map(|n| vec![n % 7, 100 + n % 5]).collect();
     let lookups = Lookups::new(packets.iter().map(Vec::as_slice), 105).expect("lines");
     assert_eq!((lookups.lines(), lookups.per_packet()), (105, 2.0));
-    let point = Point { spec: quick(Architecture::NoLlc), seed: 1, runs: 1 };
+    let point = SlicesPoint { spec: quick(Architecture::NoLlc), seed: 1, runs: 1 };
     let seen = point.run(&[Some(lookups)], &mut || true).expect("sound").expect("whole");
     // Twelve lines in an L2 of eight: some come from memory, and a packet is held for two lookups.
     assert!(seen.l1_hits.value < 1.0 && seen.held_ns.value > 2.0 * 1.25);
@@ -188,7 +190,8 @@ fn a_core_has_all_lookups_of_its_packet_and_no_others() {
     spec.applications[0].rho = 1.0;
     let (held, per_core) = (40.0 * 1.25, spec.offered_per_us() / 28.0 / 1e3);
     let twin = preview(&spec, Some(&lookups)).expect("sound");
-    let seen = Point { spec, seed: 3, runs: 1 }.run(&[Some(lookups)], &mut || true).expect("sound").expect("whole");
+    let seen =
+        SlicesPoint { spec, seed: 3, runs: 1 }.run(&[Some(lookups)], &mut || true).expect("sound").expect("whole");
     assert!((seen.held_ns.value / held - 1.0).abs() < 0.01, "{:?}", seen.held_ns);
     let rho = per_core * held;
     let closed = rho / (1.0 - rho) * held * (1.0 + 1.0 / 40.0) / 2.0;
@@ -249,7 +252,7 @@ fn shared_slices_serve_everyone_whatever_is_said_of_their_owners() {
 #[test]
 fn what_limits_is_named_whatever_the_limit_hides() {
     let on_device = |spec: &mut SlicesSpec| {
-        spec.dram.service = Service::Device { standard: "hmc-2.1-vault".into(), bytes: 64 };
+        spec.dram.service = BankService::Device { standard: "hmc-2.1-vault".into(), bytes: 64 };
     };
     let crowded = |spec: &mut SlicesSpec| {
         spec.dram.channels = 2;
@@ -302,14 +305,14 @@ fn the_twin_tells_what_it_leaves_out_and_knows_fixed_times() {
         SlicesSpec { header_read: Some(HeaderRead { channels: 1, read_ns: 500.0 }), ..SlicesSpec::default() };
     spec.applications[0].skip = Some(SkipSpec::default());
     spec.applications[0].bypass = true;
-    spec.dram.service = Service::Device { standard: "hmc-2.1-vault".into(), bytes: 64 };
+    spec.dram.service = BankService::Device { standard: "hmc-2.1-vault".into(), bytes: 64 };
     let told = studies::slices::left_out(&spec, true).join("; ");
     for name in ["skip", "bypass", "header_read", "device", "recorded"] {
         assert!(told.contains(name), "{name}: {told}");
     }
     for service in [
-        Service::Device { standard: "hmc-2.1-vault".into(), bytes: 64 },
-        Service::Rates { per_us: vec![8.0], exponential: false },
+        BankService::Device { standard: "hmc-2.1-vault".into(), bytes: 64 },
+        BankService::Rates { per_us: vec![8.0], exponential: false },
     ] {
         let mut fixed = quick(Architecture::NoLlc);
         fixed.caches.exponential = false;
@@ -325,7 +328,7 @@ fn the_twin_tells_what_it_leaves_out_and_knows_fixed_times() {
 #[test]
 fn a_device_serves_as_its_timings_say() {
     let mut spec = quick(Architecture::NoLlc);
-    spec.dram.service = Service::Device { standard: "hmc-2.1-vault".into(), bytes: 64 };
+    spec.dram.service = BankService::Device { standard: "hmc-2.1-vault".into(), bytes: 64 };
     spec.applications[0].rho = 0.3;
     let seen = run(spec);
     assert!(seen.held_ns.value > 20.0 && seen.held_ns.value < 200.0, "{:?}", seen.held_ns);
@@ -382,7 +385,7 @@ fn what_cannot_be_says_where_and_what_is_allowed() {
     }
     // Service times vary unless it is said that they do not.
     let rates = SlicesSpec::read("[dram.service.rates]\nper_us = [4.0]").expect("sound");
-    assert_eq!(rates.dram.service, Service::Rates { per_us: vec![4.0], exponential: true });
+    assert_eq!(rates.dram.service, BankService::Rates { per_us: vec![4.0], exponential: true });
     let unknown = SlicesSpec::read("limt = 3").expect_err("no such field").to_string();
     assert!(unknown.contains("limt") && unknown.contains("limit"), "{unknown}");
 }
@@ -404,11 +407,11 @@ fn slices_that_do_not_divide_the_table_are_noted_and_overload_is_marked() {
 #[test]
 fn a_saturated_stack_of_the_server_carries_what_this_model_does() {
     for (channels, per_us) in [(1, vec![8.0, 5.6]), (1, vec![8.0, 4.0]), (2, vec![8.0, 4.0, 2.0, 1.0])] {
-        let service = Service::Rates { per_us: per_us.clone(), exponential: true };
+        let service = BankService::Rates { per_us: per_us.clone(), exponential: true };
         let dram = StackedSpec { channels, banks: per_us.len() as u32, service, link_ns: 0.0 };
         let mut spec = SlicesSpec { outstanding: 16, limit: 2000, dram, ..quick(Architecture::NoLlc) };
-        spec.caches.l1 = studies::slices::Level { bytes: 0, ways: 0, per_us: 9e5 };
-        spec.caches.l2 = studies::slices::Level { bytes: 0, ways: 0, per_us: 9e5 };
+        spec.caches.l1 = studies::slices::SlicesLevel { bytes: 0, ways: 0, per_us: 9e5 };
+        spec.caches.l2 = studies::slices::SlicesLevel { bytes: 0, ways: 0, per_us: 9e5 };
         (spec.applications[0].rho, spec.applications[0].alpha) = (3.0, 0.0);
         let contexts = spec.applications[0].cores * spec.outstanding;
         let mut memory = Stacked::new(&spec.dram, "stacked", Seed(3)).expect("sound");

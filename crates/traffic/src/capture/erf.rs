@@ -10,9 +10,9 @@
 //! IPv6, and their multi-channel and coloured forms. Passed over as unsupported: AAL2, Infiniband,
 //! counters. There is no magic: a file is ERF if its first records make sense.
 
-use super::{Record, resync, u16_at};
+use super::{CaptureRecord, resync, u16_at};
 use crate::damage::{Damage, DamageKind};
-use crate::input::Input;
+use crate::input::InputStream;
 use crate::link;
 
 const HEADER: usize = 16;
@@ -35,7 +35,7 @@ pub(super) struct Erf {
 }
 
 /// How the packet lies in a record of some type.
-struct Shape {
+struct ErfLayout {
     link: u32,
     /// Bytes of the type's own header.
     lead: usize,
@@ -43,23 +43,23 @@ struct Shape {
     fcs: u32,
 }
 
-fn shape(kind: u8) -> Option<Shape> {
+fn shape(kind: u8) -> Option<ErfLayout> {
     Some(match kind & 0x7f {
         // Offset and pad, then the frame.
-        2 | 11 | 16 | 20 => Shape { link: link::ETHERNET, lead: 2, fcs: 4 },
-        1 | 10 | 15 | 19 => Shape { link: link::HDLC_POS, lead: 0, fcs: 4 },
-        5 | 17 => Shape { link: link::HDLC_POS, lead: 4, fcs: 4 },
-        3 => Shape { link: link::LLC_SNAP, lead: ATM_HEADER, fcs: 0 },
-        4 => Shape { link: link::LLC_SNAP, lead: ATM_HEADER, fcs: 0 },
-        7 | 9 => Shape { link: link::LLC_SNAP, lead: 4 + ATM_HEADER, fcs: 0 },
-        22 => Shape { link: link::IPV4, lead: 0, fcs: 0 },
-        23 => Shape { link: link::IPV6, lead: 0, fcs: 0 },
+        2 | 11 | 16 | 20 => ErfLayout { link: link::ETHERNET, lead: 2, fcs: 4 },
+        1 | 10 | 15 | 19 => ErfLayout { link: link::HDLC_POS, lead: 0, fcs: 4 },
+        5 | 17 => ErfLayout { link: link::HDLC_POS, lead: 4, fcs: 4 },
+        3 => ErfLayout { link: link::LLC_SNAP, lead: ATM_HEADER, fcs: 0 },
+        4 => ErfLayout { link: link::LLC_SNAP, lead: ATM_HEADER, fcs: 0 },
+        7 | 9 => ErfLayout { link: link::LLC_SNAP, lead: 4 + ATM_HEADER, fcs: 0 },
+        22 => ErfLayout { link: link::IPV4, lead: 0, fcs: 0 },
+        23 => ErfLayout { link: link::IPV6, lead: 0, fcs: 0 },
         _ => return None,
     })
 }
 
 impl Erf {
-    pub(super) fn detect(input: &mut Input) -> Option<Erf> {
+    pub(super) fn detect(input: &mut InputStream) -> Option<Erf> {
         let bytes = input.peek(MAX_RECORD * PROBED);
         let (mut at, mut sound) = (0, 0);
         let (mut last_second, mut says) = (None, false);
@@ -83,7 +83,7 @@ impl Erf {
         (sound > 0 && says).then_some(Erf { last_second: None })
     }
 
-    pub(super) fn next(&mut self, input: &mut Input, damage: &mut Damage) -> Option<Record> {
+    pub(super) fn next(&mut self, input: &mut InputStream, damage: &mut Damage) -> Option<CaptureRecord> {
         loop {
             let offset = input.offset();
             let bytes = input.peek(HEADER);
@@ -160,7 +160,7 @@ impl Erf {
 impl Erf {
     /// The length of the record that comes next, if its header makes sense: where it is far from
     /// the record before in time, if another header (or the end) follows it.
-    fn length(&self, input: &mut Input) -> Option<usize> {
+    fn length(&self, input: &mut InputStream) -> Option<usize> {
         let bytes = input.peek(HEADER);
         let length = record_length(bytes)?;
         let here = second(bytes);
@@ -172,7 +172,7 @@ impl Erf {
     }
 }
 
-fn read(record: &[u8], kind: u8) -> Option<Record> {
+fn read(record: &[u8], kind: u8) -> Option<CaptureRecord> {
     let mut at = HEADER;
     let mut more = kind & 0x80 != 0;
     while more {
@@ -180,8 +180,8 @@ fn read(record: &[u8], kind: u8) -> Option<Record> {
         at += EXTENSION;
     }
     // A type that is not read keeps a number out of the registry's range, to be counted by.
-    let Shape { link, lead, fcs } =
-        shape(kind).unwrap_or(Shape { link: ERF_TYPE + u32::from(kind & 0x7f), lead: 0, fcs: 0 });
+    let ErfLayout { link, lead, fcs } =
+        shape(kind).unwrap_or(ErfLayout { link: ERF_TYPE + u32::from(kind & 0x7f), lead: 0, fcs: 0 });
     let data = record.get(at + lead..)?;
     let wire = u32::from(u16_at(record, 14, true)?);
     let wire = match link {
@@ -194,7 +194,7 @@ fn read(record: &[u8], kind: u8) -> Option<Record> {
         wire => data.len().min(wire as usize),
     };
     let time = u64::from_le_bytes(*record.first_chunk()?);
-    Some(Record {
+    Some(CaptureRecord {
         time_ps: (i128::from(time) * super::PS_PER_SECOND) >> 32,
         link,
         wire,

@@ -3,9 +3,9 @@
 //! Source: draft-ietf-opsawg-pcap; for the modified variant and for the swapped length fields of
 //! files before version 2.4, libpcap's `sf-pcap.c`.
 
-use super::{MAX_STORED_BYTES, PS_PER_SECOND, Record, resync, u16_at, u32_at};
+use super::{CaptureRecord, MAX_STORED_BYTES, PS_PER_SECOND, resync, u16_at, u32_at};
 use crate::damage::{Damage, DamageKind};
-use crate::input::Input;
+use crate::input::InputStream;
 
 const FILE_HEADER: usize = 24;
 const RECORD_HEADER: usize = 16;
@@ -44,7 +44,7 @@ struct Header {
 }
 
 impl Pcap {
-    pub(super) fn detect(input: &mut Input) -> Option<Pcap> {
+    pub(super) fn detect(input: &mut InputStream) -> Option<Pcap> {
         let head = input.peek(FILE_HEADER);
         let (big, nanoseconds, header) = match *head.first_chunk::<4>()? {
             [0xa1, 0xb2, 0xc3, 0xd4] => (true, false, RECORD_HEADER),
@@ -79,7 +79,7 @@ impl Pcap {
         })
     }
 
-    pub(super) fn next(&mut self, input: &mut Input, damage: &mut Damage) -> Option<Record> {
+    pub(super) fn next(&mut self, input: &mut InputStream, damage: &mut Damage) -> Option<CaptureRecord> {
         loop {
             let offset = input.offset();
             let bytes = input.peek(self.header);
@@ -125,7 +125,7 @@ impl Pcap {
             // What lies behind the frame is its check sequence, or padding of another format.
             let wire = wire.saturating_sub(self.fcs as u32);
             let kept = if wire == 0 { stored } else { stored.min(wire as usize) };
-            return Some(Record {
+            return Some(CaptureRecord {
                 time_ps: i128::from(header.seconds) * PS_PER_SECOND + i128::from(header.fraction) * unit,
                 link: self.link,
                 wire,
@@ -158,7 +158,7 @@ impl Pcap {
             && self.last_second.is_none_or(near)
     }
 
-    fn leads_on(&self, header: &Header, input: &mut Input) -> bool {
+    fn leads_on(&self, header: &Header, input: &mut InputStream) -> bool {
         if header.captured as usize > MAX_STORED_BYTES {
             return false;
         }

@@ -4,9 +4,9 @@
 //! Source: draft-ietf-opsawg-pcapng. Left out: name resolution, decryption secrets, statistics,
 //! comments and custom blocks, which are passed over.
 
-use super::{MAX_STORED_BYTES, PS_PER_SECOND, Record, resync, u16_at, u32_at};
+use super::{CaptureRecord, MAX_STORED_BYTES, PS_PER_SECOND, resync, u16_at, u32_at};
 use crate::damage::{Damage, DamageKind};
-use crate::input::Input;
+use crate::input::InputStream;
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const INTERFACE: u32 = 1;
@@ -28,13 +28,13 @@ const MAX_INTERFACES: usize = 4096;
 
 pub(super) struct Pcapng {
     big: bool,
-    interfaces: Vec<Interface>,
+    interfaces: Vec<PcapngInterface>,
     /// Simple packet blocks have no time: they take that of the packet before.
     last_time: i128,
 }
 
 #[derive(Clone, Copy)]
-struct Interface {
+struct PcapngInterface {
     link: u32,
     snaplen: usize,
     fcs: usize,
@@ -63,14 +63,14 @@ impl Resolution {
 }
 
 impl Pcapng {
-    pub(super) fn detect(input: &mut Input) -> Option<Pcapng> {
+    pub(super) fn detect(input: &mut InputStream) -> Option<Pcapng> {
         let head = input.peek(BLOCK_OVERHEAD);
         let is_section = u32_at(head, 0, true) == Some(SECTION);
         let big = byte_order(head)?;
         is_section.then_some(Pcapng { big, interfaces: Vec::new(), last_time: 0 })
     }
 
-    pub(super) fn next(&mut self, input: &mut Input, damage: &mut Damage) -> Option<Record> {
+    pub(super) fn next(&mut self, input: &mut InputStream, damage: &mut Damage) -> Option<CaptureRecord> {
         loop {
             let (kind, length) = self.block(input, damage)?;
             let (offset, body_end) = (input.offset(), length - 4);
@@ -100,7 +100,7 @@ impl Pcapng {
 
     /// The type and the length of the next block that is whole, at which `input` then stands: passes over long ones that
     /// nobody needs and over damage, and takes in what a section header says. [`None`] at the end.
-    fn block(&mut self, input: &mut Input, damage: &mut Damage) -> Option<(u32, usize)> {
+    fn block(&mut self, input: &mut InputStream, damage: &mut Damage) -> Option<(u32, usize)> {
         loop {
             let offset = input.offset();
             let head = input.peek(BLOCK_OVERHEAD);
@@ -193,7 +193,7 @@ impl Pcapng {
             damage.add(DamageKind::Corrupt, offset, || format!("more than {MAX_INTERFACES} interfaces in a section"));
             return;
         }
-        let mut interface = Interface {
+        let mut interface = PcapngInterface {
             link: link.into(),
             snaplen: match u32_at(body, 4, self.big).unwrap_or(0) as usize {
                 0 => MAX_STORED_BYTES,
@@ -227,7 +227,7 @@ impl Pcapng {
     }
 
     /// The record of a packet block without its last length field, or what is wrong with it.
-    fn packet(&self, kind: u32, block: &[u8], length: usize) -> Result<Record, String> {
+    fn packet(&self, kind: u32, block: &[u8], length: usize) -> Result<CaptureRecord, String> {
         let field = |at| u32_at(block, at, self.big).ok_or_else(|| format!("a packet block of only {length} bytes"));
         let (index, lead) = match kind {
             ENHANCED => (field(8)?, 28),
@@ -254,7 +254,7 @@ impl Pcapng {
         }
         let wire = wire.saturating_sub(interface.fcs as u32);
         let stored = if wire == 0 { captured } else { captured.min(wire as usize) };
-        Ok(Record { time_ps, link: interface.link, wire, stored, lead, trail: length - lead - stored })
+        Ok(CaptureRecord { time_ps, link: interface.link, wire, stored, lead, trail: length - lead - stored })
     }
 }
 

@@ -5,9 +5,9 @@
 //! Net::Traces::TSH documents it. Options are not in the format, so a header that claims some runs
 //! on into the transport bytes. There is no magic: a file is TSH if its first records make sense.
 
-use super::{PS_PER_SECOND, Record, resync, u16_at, u32_at};
+use super::{CaptureRecord, PS_PER_SECOND, resync, u16_at, u32_at};
 use crate::damage::{Damage, DamageKind};
-use crate::input::Input;
+use crate::input::InputStream;
 use crate::link;
 
 const RECORD: usize = 44;
@@ -18,13 +18,13 @@ const PROBED: usize = 8;
 pub(super) struct Tsh;
 
 impl Tsh {
-    pub(super) fn detect(input: &mut Input) -> Option<Tsh> {
+    pub(super) fn detect(input: &mut InputStream) -> Option<Tsh> {
         let head = input.peek(RECORD * PROBED);
         let mut records = head.chunks_exact(RECORD).take(PROBED);
         (records.len() > 0 && records.all(is_sound)).then_some(Tsh)
     }
 
-    pub(super) fn next(&mut self, input: &mut Input, damage: &mut Damage) -> Option<Record> {
+    pub(super) fn next(&mut self, input: &mut InputStream, damage: &mut Damage) -> Option<CaptureRecord> {
         loop {
             let offset = input.offset();
             let bytes = input.peek(RECORD);
@@ -59,7 +59,7 @@ impl Tsh {
             let micros = u32_at(bytes, 4, true).unwrap_or(0) & 0x00ff_ffff;
             let total = u16_at(bytes, STAMP + 2, true).unwrap_or(0);
             let stored = usize::from(total).min(RECORD - STAMP);
-            return Some(Record {
+            return Some(CaptureRecord {
                 time_ps: i128::from(seconds) * PS_PER_SECOND + i128::from(micros) * 1_000_000,
                 link: link::IPV4,
                 wire: total.into(),

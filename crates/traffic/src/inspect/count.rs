@@ -26,19 +26,19 @@ pub struct Distinct {
 /// How often each thing was seen.
 ///
 /// A capture is anybody's: where things are found again by their hash, it has a seed that nobody knows.
-pub(super) struct Counter<T> {
+pub(super) struct SeenTally<T> {
     seen: HashMap<T, (u32, u64)>,
     beyond: Option<HyperLogLog>,
     limit: usize,
 }
 
-impl<T> Default for Counter<T> {
-    fn default() -> Counter<T> {
-        Counter { seen: HashMap::new(), beyond: None, limit: EXACT_LIMIT }
+impl<T> Default for SeenTally<T> {
+    fn default() -> SeenTally<T> {
+        SeenTally { seen: HashMap::new(), beyond: None, limit: EXACT_LIMIT }
     }
 }
 
-impl<T: Copy + Eq + Hash> Counter<T> {
+impl<T: Copy + Eq + Hash> SeenTally<T> {
     /// Counts `thing`; its number in order of first sight, [`None`] if it came after the limit.
     pub(super) fn add(&mut self, thing: T) -> Option<u32> {
         let next = self.seen.len();
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn counts_are_exact_up_to_the_limit_and_near_beyond() {
-        let mut counter: Counter<IpAddr> = Counter { limit: 10_000, ..Counter::default() };
+        let mut counter: SeenTally<IpAddr> = SeenTally { limit: 10_000, ..SeenTally::default() };
         for i in 0..10_000u32 {
             assert_eq!(counter.add(Ipv4Addr::from(i * 257).into()), Some(i));
             counter.add(Ipv4Addr::from(i * 257).into());

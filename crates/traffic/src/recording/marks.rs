@@ -16,7 +16,7 @@
 //! a compiler orders them. They are stores, since valgrind leaves out loads whose value nobody uses. Instructions before the
 //! store that begins a packet are not the packet's.
 
-use super::{MOST_NAME, RecordedKind, Tape, accesses};
+use super::{MOST_NAME, RecordedKind, RecordingTape, accesses};
 use crate::accesses::AccessLine;
 
 /// "WIR" in ASCII and four zeros: above what is linked at fixed addresses, below where Linux places libraries.
@@ -37,7 +37,7 @@ pub(super) struct Marks {
 
 impl Marks {
     /// Takes a line of a trace, or says what was expected instead.
-    pub(super) fn access(&mut self, line: AccessLine, tape: &mut Tape) -> Result<(), String> {
+    pub(super) fn access(&mut self, line: AccessLine, tape: &mut RecordingTape) -> Result<(), String> {
         if let AccessLine::Fetch(at) = line {
             self.site = at;
             tape.work(1);
@@ -52,7 +52,7 @@ impl Marks {
         Ok(())
     }
 
-    fn mark(&mut self, page: usize, offset: u64, kind: RecordedKind, tape: &mut Tape) -> Result<(), String> {
+    fn mark(&mut self, page: usize, offset: u64, kind: RecordedKind, tape: &mut RecordingTape) -> Result<(), String> {
         match (page, kind) {
             (0, RecordedKind::Store) => {
                 let done = match offset {

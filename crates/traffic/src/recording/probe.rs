@@ -13,7 +13,7 @@
 //! `SITE` is the place in the program, in hex: any number that is the same whenever the program is there. `DEP` is how many
 //! references back, of the same packet, the address came from; 0 for none. A line that begins with `#` says nothing.
 
-use super::{RecordedKind, Tape};
+use super::{RecordedKind, RecordingTape};
 use crate::accesses::{Touched, decimal, hex};
 
 pub(super) const MAGIC: &str = "wirespeed-probe";
@@ -30,7 +30,7 @@ pub(super) fn first_line(line: &str) -> Result<(), String> {
 }
 
 /// Adds an event to `tape`, or says what is expected instead.
-pub(super) fn event(line: &str, tape: &mut Tape) -> Result<(), String> {
+pub(super) fn event(line: &str, tape: &mut RecordingTape) -> Result<(), String> {
     let mut words = line.split_ascii_whitespace();
     let kind = words.next().unwrap_or_default();
     let rest: Vec<&str> = words.collect();

@@ -22,7 +22,7 @@ const LINE: u64 = 64;
 
 /// Whole pages that were touched, as far as no named region lies on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Piece {
+struct TouchedPages {
     first: u64,
     end: u64,
     stored: bool,
@@ -73,8 +73,11 @@ pub(super) fn stretches(
 }
 
 /// What was touched outside of the regions of `named`, sorted, no two of them overlapping.
-fn pieces(named: &[RecordedRegion], touched: impl Iterator<Item = (u64, u64, bool)>) -> Result<Vec<Piece>, String> {
-    let mut pieces: Vec<Piece> = Vec::new();
+fn pieces(
+    named: &[RecordedRegion],
+    touched: impl Iterator<Item = (u64, u64, bool)>,
+) -> Result<Vec<TouchedPages>, String> {
+    let mut pieces: Vec<TouchedPages> = Vec::new();
     let mut kept = LEAST_KEPT;
     for (address, bytes, stored) in touched {
         let next = named.partition_point(|r| r.base <= address);
@@ -85,7 +88,7 @@ fn pieces(named: &[RecordedRegion], touched: impl Iterator<Item = (u64, u64, boo
         let ceiling = named.get(next).map_or(u64::MAX, |r| r.base);
         let first = (address & !(PAGE - 1)).max(floor);
         let end = (address + bytes).checked_next_multiple_of(PAGE).unwrap_or(u64::MAX).min(ceiling);
-        push(&mut pieces, Piece { first, end, stored });
+        push(&mut pieces, TouchedPages { first, end, stored });
         // Programs come back to the same pages: what is kept goes with the pages, not with the references.
         if pieces.len() >= kept {
             put_together(&mut pieces);
@@ -103,7 +106,7 @@ fn pieces(named: &[RecordedRegion], touched: impl Iterator<Item = (u64, u64, boo
 }
 
 /// Sorts, and makes one of those that overlap.
-fn put_together(pieces: &mut Vec<Piece>) {
+fn put_together(pieces: &mut Vec<TouchedPages>) {
     pieces.sort_unstable();
     pieces.dedup_by(|next, last| {
         let overlap = next.first < last.end;
@@ -116,7 +119,7 @@ fn put_together(pieces: &mut Vec<Piece>) {
 
 /// Stretches of what is closer than `gap`, without a named region between; with `apart` what is only read is not joined
 /// with what is stored to. More than can be simulated are not made.
-fn join(pages: &[Piece], named: &[RecordedRegion], gap: u64, apart: bool) -> Vec<RecordedRegion> {
+fn join(pages: &[TouchedPages], named: &[RecordedRegion], gap: u64, apart: bool) -> Vec<RecordedRegion> {
     let mut joined: Vec<RecordedRegion> = Vec::new();
     for page in pages {
         let full = joined.len() > MOST_STRETCHES + MOST_NAMED;

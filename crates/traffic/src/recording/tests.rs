@@ -20,13 +20,20 @@ fn references_to_the_packet_are_told_from_those_to_its_mbuf_and_to_tables() {
          L 1040 8 a 1\nS 70007ff0 4\nC 8100 70008000 60\nS 80f0 8\nW 3\nE forward\nB 60 9100\nA 1044 4\nE drop\n",
     )
     .unwrap();
-    let places: Vec<Place> = recording.steps.iter().map(|s| s.place).collect();
-    let table = Place::Region(0, 0x40);
-    let own = |offset| Place::Region(1, offset);
-    let expected =
-        [Place::Mbuf(16), Place::Packet(16), table, own(0xff0), own(0x1000), Place::Packet(0), Place::Region(0, 0x44)];
+    let places: Vec<RecordedPlace> = recording.steps.iter().map(|s| s.place).collect();
+    let table = RecordedPlace::Region(0, 0x40);
+    let own = |offset| RecordedPlace::Region(1, offset);
+    let expected = [
+        RecordedPlace::Mbuf(16),
+        RecordedPlace::Packet(16),
+        table,
+        own(0xff0),
+        own(0x1000),
+        RecordedPlace::Packet(0),
+        RecordedPlace::Region(0, 0x44),
+    ];
     assert_eq!(places, expected);
-    assert_eq!(recording.steps[4].kind, RecordedKind::CopyFrom(Place::Packet(0)));
+    assert_eq!(recording.steps[4].kind, RecordedKind::CopyFrom(RecordedPlace::Packet(0)));
     assert_eq!(recording.steps.iter().map(|s| s.work).collect::<Vec<_>>(), [20, 0, 7, 0, 0, 0, 0]);
     assert_eq!(recording.steps.iter().map(|s| s.site).collect::<Vec<_>>(), [0, 1, 0, 2, 2, 2, 2]);
     assert_eq!(recording.steps.iter().map(|s| s.dep).collect::<Vec<_>>(), [0, 1, 1, 0, 0, 0, 0]);
@@ -49,9 +56,9 @@ fn memory_that_is_far_apart_or_only_read_is_a_region_of_its_own() {
 fn a_reference_over_an_edge_keeps_the_bytes_before_it() {
     let recording = probe("R core 2000 10 small\nB 60 100\nL 138 8\nL 2008 8\nL 1fff 4\nE forward\n").unwrap();
     let found: Vec<_> = recording.steps.iter().map(|s| (s.place, s.bytes)).collect();
-    assert_eq!(found[0], (Place::Packet(56), 4));
-    assert_eq!(found[1], (Place::Region(1, 8), 2));
-    assert_eq!(found[2], (Place::Region(0, 0xfff), 1));
+    assert_eq!(found[0], (RecordedPlace::Packet(56), 4));
+    assert_eq!(found[1], (RecordedPlace::Region(1, 8), 2));
+    assert_eq!(found[2], (RecordedPlace::Region(0, 0xfff), 1));
 }
 
 #[test]
@@ -262,19 +269,19 @@ proptest! {
                 prop_assert_eq!(step.kind == RecordedKind::Load, matches!(does, Does::Load(..)));
                 let end = made.data + u64::from(made.bytes);
                 let bytes = match step.place {
-                    Place::Packet(offset) if a >= made.data => {
+                    RecordedPlace::Packet(offset) if a >= made.data => {
                         prop_assert_eq!(made.data + u64::from(offset), a);
                         n.min(end - a)
                     }
-                    Place::Packet(offset) => {
+                    RecordedPlace::Packet(offset) => {
                         prop_assert!(offset == 0 && made.mbuf != 0 && a >= made.mbuf + 128);
                         n.min(u64::from(made.bytes))
                     }
-                    Place::Mbuf(offset) => {
+                    RecordedPlace::Mbuf(offset) => {
                         prop_assert_eq!(made.mbuf + u64::from(offset), a);
                         n.min(made.mbuf + 128 - a)
                     }
-                    Place::Region(index, offset) => {
+                    RecordedPlace::Region(index, offset) => {
                         let region = &found.regions[usize::from(index)];
                         prop_assert_eq!(region.base + offset, a);
                         prop_assert!(!(made.data..end).contains(&a));

@@ -9,10 +9,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use memchr::memchr;
 use packet::Prefix;
 
-use super::{Builder, DamageKind, Input, LINES_WITHOUT_PREFIX, MAX_LINE, NextHop};
+use super::{Builder, DamageKind, InputStream, LINES_WITHOUT_PREFIX, MAX_LINE, NextHopClass};
 use crate::lines::MOST_SILENT;
 
-pub(super) fn read(input: &mut Input, builder: &mut Builder) {
+pub(super) fn read(input: &mut InputStream, builder: &mut Builder) {
     let (mut number, mut silent) = (0u64, 0u64);
     loop {
         let offset = input.offset();
@@ -55,7 +55,7 @@ pub(super) fn read(input: &mut Input, builder: &mut Builder) {
     }
 }
 
-fn skip_line(input: &mut Input) {
+fn skip_line(input: &mut InputStream) {
     loop {
         let bytes = input.peek(MAX_LINE);
         if bytes.is_empty() {
@@ -71,7 +71,7 @@ fn skip_line(input: &mut Input) {
 }
 
 /// A line's route, [`None`] for a blank or comment line, or what is wrong.
-fn parse(line: &[u8]) -> Result<Option<(Prefix, Option<NextHop>)>, String> {
+fn parse(line: &[u8]) -> Result<Option<(Prefix, Option<NextHopClass>)>, String> {
     let line = match line.iter().position(|b| matches!(b, b'#' | b';')) {
         Some(at) => &line[..at],
         None => line,
@@ -96,14 +96,14 @@ fn shown(field: &[u8]) -> Result<&str, String> {
     std::str::from_utf8(field).map_err(|_| format!("{:?} is not text", String::from_utf8_lossy(field)))
 }
 
-fn next_hop(field: &str) -> Result<NextHop, String> {
+fn next_hop(field: &str) -> Result<NextHopClass, String> {
     if let Ok(address) = field.parse::<IpAddr>() {
-        return Ok(NextHop::Address(address));
+        return Ok(NextHopClass::Address(address));
     }
     // An AS number is 32 bits (RFC 6793); a set of several is written {1,2} or 1_2, the first counts.
     let digits = field.trim_start_matches(['A', 'S', 'a', 's', '{']);
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
-    digits[..end].parse().map(NextHop::As).map_err(|_| {
+    digits[..end].parse().map(NextHopClass::As).map_err(|_| {
         format!("{field:?} is not a next hop: an address or an AS number can be (for example 198.51.100.1 or 64500)")
     })
 }

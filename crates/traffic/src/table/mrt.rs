@@ -14,7 +14,7 @@ use std::path::Path;
 use packet::Prefix;
 use units::Ps;
 
-use super::{Builder, Damage, DamageKind, Input, NextHop, TrafficError};
+use super::{Builder, Damage, DamageKind, InputStream, NextHopClass, TrafficError};
 
 const HEADER: usize = 12;
 /// A RIB entry list of 1,000 peers with long paths is well below this.
@@ -63,12 +63,12 @@ impl Header {
 }
 
 /// Whether the input starts with an MRT record.
-pub(super) fn detect(input: &mut Input) -> bool {
+pub(super) fn detect(input: &mut InputStream) -> bool {
     Header::read(input.peek(HEADER)).is_some_and(|h| h.is_sound())
 }
 
 /// Passes over to the next whole record: its header, with the body as the next `length` bytes.
-fn next_record(input: &mut Input, damage: &mut Damage) -> Option<Header> {
+fn next_record(input: &mut InputStream, damage: &mut Damage) -> Option<Header> {
     loop {
         let offset = input.offset();
         let bytes = input.peek(HEADER);
@@ -113,7 +113,7 @@ fn next_record(input: &mut Input, damage: &mut Damage) -> Option<Header> {
     }
 }
 
-pub(super) fn read_table(input: &mut Input, builder: &mut Builder) {
+pub(super) fn read_table(input: &mut InputStream, builder: &mut Builder) {
     let mut peers = Vec::new();
     while builder.full.is_none()
         && let Some(header) = next_record(input, &mut builder.damage)
@@ -130,7 +130,7 @@ pub(super) fn read_table(input: &mut Input, builder: &mut Builder) {
             _ => Ok(None),
         };
         match entry {
-            Ok(Some((prefix, next_hop))) => builder.add(offset, prefix, next_hop.map(NextHop::Address)),
+            Ok(Some((prefix, next_hop))) => builder.add(offset, prefix, next_hop.map(NextHopClass::Address)),
             Ok(None) => builder.updates += u64::from(matches!(header.kind, BGP4MP | BGP4MP_ET)),
             Err(what) => {
                 builder.damage.add(DamageKind::Corrupt, offset, || format!("a table entry with {what}"));
@@ -140,11 +140,11 @@ pub(super) fn read_table(input: &mut Input, builder: &mut Builder) {
     }
 }
 
-type Entry = Option<(Prefix, Option<IpAddr>)>;
+type RibEntry = Option<(Prefix, Option<IpAddr>)>;
 const SHORT: &str = "less bytes than its fields";
 
 /// RFC 6396 section 4.2.
-fn table_dump(body: &[u8], subtype: u16) -> Result<Entry, &'static str> {
+fn table_dump(body: &[u8], subtype: u16) -> Result<RibEntry, &'static str> {
     let v6 = subtype != AFI_IPV4;
     let mut c = Fields(body);
     let parsed = (|| {
@@ -183,7 +183,7 @@ fn peer_index(body: &[u8]) -> Vec<IpAddr> {
 }
 
 /// RFC 6396 section 4.3.2, RFC 8050 section 4: the first entry of a prefix.
-fn rib(body: &[u8], subtype: u16, peers: &[IpAddr]) -> Result<Entry, &'static str> {
+fn rib(body: &[u8], subtype: u16, peers: &[IpAddr]) -> Result<RibEntry, &'static str> {
     let v6 = matches!(subtype, 4 | 10);
     let mut c = Fields(body);
     c.take(4).ok_or(SHORT)?;
@@ -323,7 +323,7 @@ pub enum UpdateKind {
 /// BGP4MP update messages as a stream of single announcements and withdrawals, in the order of the
 /// file (within a message withdrawals first).
 pub struct Updates {
-    input: Input,
+    input: InputStream,
     ready: VecDeque<Update>,
     base: Option<i128>,
     state_changes: u64,
@@ -338,7 +338,7 @@ impl Updates {
     /// The file cannot be read or is not MRT.
     pub fn open(path: impl AsRef<Path>) -> Result<Updates, TrafficError> {
         let path = path.as_ref();
-        Updates::start(Input::open(path)?, path.display().to_string())
+        Updates::start(InputStream::open(path)?, path.display().to_string())
     }
 
     /// Reads from `read`; `name` is for messages.
@@ -347,7 +347,7 @@ impl Updates {
     /// As [`Updates::open`].
     pub fn new(read: impl Read + Send + 'static, name: &str) -> Result<Updates, TrafficError> {
         let failed = |source: io::Error| TrafficError::Open { path: name.into(), source };
-        Updates::start(Input::new(Box::new(read)).map_err(failed)?, name.into())
+        Updates::start(InputStream::new(Box::new(read)).map_err(failed)?, name.into())
     }
 
     /// Reads from memory; `name` is for messages.
@@ -358,7 +358,7 @@ impl Updates {
         Updates::new(Cursor::new(bytes), name)
     }
 
-    fn start(mut input: Input, name: String) -> Result<Updates, TrafficError> {
+    fn start(mut input: InputStream, name: String) -> Result<Updates, TrafficError> {
         if !detect(&mut input) {
             return Err(input.unknown(name, "a file of BGP updates", "MRT BGP4MP"));
         }

@@ -17,7 +17,7 @@ use rand::{Rng, RngExt, SeedableRng};
 use rand_pcg::Pcg64;
 use rustc_hash::FxHashSet;
 
-use super::{Compression, Damage, NextHop, Route, Table, TableFormat};
+use super::{Compression, Damage, NextHopClass, Route, Table, TableFormat};
 
 pub(super) const FULL_IPV4: usize = 901_899;
 const SKEW: i32 = 3;
@@ -63,7 +63,8 @@ pub(super) fn make(seed: u64, prefixes: usize, next_hops: u32) -> Table {
     let mut by_len: [Vec<u32>; 33] = std::array::from_fn(|_| Vec::new());
     let mut taken = FxHashSet::with_capacity_and_hasher(prefixes, Default::default());
     // Lengths are worked through in order, so a prefix's parents are there before it.
-    let mut share = Share { total: SHAPE.iter().flat_map(|s| s.1).map(|p| u64::from(p.1)).sum(), seen: 0, given: 0 };
+    let mut share =
+        Apportionment { total: SHAPE.iter().flat_map(|s| s.1).map(|p| u64::from(p.1)).sum(), seen: 0, given: 0 };
     for &(len, parents) in SHAPE {
         for &(parent, count) in parents {
             for _ in 0..share.of(count.into(), prefixes as u64) {
@@ -88,7 +89,7 @@ pub(super) fn make(seed: u64, prefixes: usize, next_hops: u32) -> Table {
     routes.sort_unstable_by_key(|r| r.prefix);
     Table {
         routes,
-        next_hops: (0..next_hops).map(NextHop::Class).collect(),
+        next_hops: (0..next_hops).map(NextHopClass::Class).collect(),
         format: TableFormat::Synthetic,
         compression: Compression::Plain,
         duplicates: 0,
@@ -98,13 +99,13 @@ pub(super) fn make(seed: u64, prefixes: usize, next_hops: u32) -> Table {
 }
 
 /// Divides a whole in proportion to the shape, so that the parts add up to it exactly.
-struct Share {
+struct Apportionment {
     total: u64,
     seen: u64,
     given: u64,
 }
 
-impl Share {
+impl Apportionment {
     fn of(&mut self, count: u64, whole: u64) -> u64 {
         self.seen += count;
         let due = (u128::from(self.seen) * u128::from(whole) / u128::from(self.total)) as u64;

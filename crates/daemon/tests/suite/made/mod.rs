@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use daemon::{Config, Daemon, DaemonError, Metrics, Parts};
-use fakehost::{FakeHost, Part, Spec, State};
-use host::{ClassTotals, HostError, Source, Totals};
+use daemon::{Daemon, DaemonConfig, DaemonError, Metrics, Parts};
+use fakehost::{FakeHost, FileRoot, ResctrlSettings, Spec};
+use host::{ClassTotals, CounterSource, HostError, HostTotals};
 use tempfile::TempDir;
 use units::{Cbm, Ps};
 
@@ -28,12 +28,12 @@ pub fn no_wait(_: u32) {}
 /// The machine's counters, without servers between.
 struct Direct(FakeHost);
 
-impl Source for Direct {
+impl CounterSource for Direct {
     fn name(&self) -> &str {
         "the made machine"
     }
 
-    fn read(&mut self, into: &mut Totals) -> Result<(), HostError> {
+    fn read(&mut self, into: &mut HostTotals) -> Result<(), HostError> {
         let Some(c) = self.0.counters_now() else {
             return Err(HostError::Absent { what: "counters".into(), why: "gone".into(), remedy: "none".into() });
         };
@@ -56,7 +56,7 @@ impl Source for Direct {
 /// A daemon's surroundings.
 pub struct Situation {
     pub host: FakeHost,
-    pub config: Config,
+    pub config: DaemonConfig,
     pub parts: Parts,
     /// Faults so far.
     pub broken: u64,
@@ -75,14 +75,14 @@ impl Situation {
         // In memory where that can be had: what is put on the disk for certain takes its time there.
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let text = "[[classes]]\nname = \"rx\"\nrole = \"receive\"\ncpus = \"1\"\n";
-        let mut config = Config::parse(text, "test").unwrap();
+        let mut config = DaemonConfig::parse(text, "test").unwrap();
         config.state = folder.path().join("state");
         config.listen = String::new();
-        let none = host.tree(Part::Proc);
+        let none = host.tree(FileRoot::Proc);
         let parts = Parts {
             prefix: config.prefix.clone(),
-            resctrl: host.tree(Part::Resctrl),
-            dev_cpu: host.tree(Part::DevCpu),
+            resctrl: host.tree(FileRoot::Resctrl),
+            dev_cpu: host.tree(FileRoot::DevCpu),
             proc: none.clone(),
             sys: none,
         };
@@ -108,7 +108,7 @@ impl Situation {
             (work.name, work.role, work.cpus) = ("work".into(), daemon::Role::Work, "2-3".into());
             situation.config.classes.push(work);
         }
-        let tree = situation.host.tree(Part::Resctrl);
+        let tree = situation.host.tree(FileRoot::Resctrl);
         if chance.below(2) == 0 && tree.make("besteffort").is_ok() {
             let _ = tree.write("besteffort/schemata", "L3:0=3\n");
         }
@@ -119,7 +119,7 @@ impl Situation {
         situation
     }
 
-    pub fn sources(&self) -> Vec<Box<dyn Source>> {
+    pub fn sources(&self) -> Vec<Box<dyn CounterSource>> {
         vec![Box::new(Direct(self.host.clone()))]
     }
 
@@ -202,7 +202,7 @@ impl Situation {
 /// The machine is as before, but for what somebody else has rewritten since, and domains that went or came back with all ways.
 pub fn safe_or_before(
     situation: &Situation,
-    before: &State,
+    before: &ResctrlSettings,
     registers: &[u64],
     rewritten: &BTreeSet<String>,
     vanished: &BTreeSet<u32>,
@@ -211,7 +211,7 @@ pub fn safe_or_before(
     if situation.host.registers() != registers {
         return Err(format!("registers are {:x?} and were {registers:x?}", situation.host.registers()));
     }
-    let names = |s: &State| s.groups.keys().cloned().collect::<Vec<_>>();
+    let names = |s: &ResctrlSettings| s.groups.keys().cloned().collect::<Vec<_>>();
     if names(&now) != names(before) {
         return Err(format!("groups are {:?} and were {:?}", names(&now), names(before)));
     }

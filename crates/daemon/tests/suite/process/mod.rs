@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use fakehost::{CounterServer, FakeHost, Mounted, Spec, State, TelemetryServer};
+use fakehost::{CounterServer, FakeHost, Mounted, ResctrlSettings, Spec, TelemetryServer};
 use units::Ps;
 
 /// A mounted machine with programs that tell its counters.
@@ -91,7 +91,7 @@ impl Scene {
         }
     }
 
-    pub fn is_as(&self, state: &State) {
+    pub fn is_as(&self, state: &ResctrlSettings) {
         assert_eq!(self.host.state(), *state);
         assert_eq!(self.host.registers(), [0x600, 0x600]);
         assert_eq!(self.host.bad_masks(), 0);

@@ -9,12 +9,12 @@ use probe::{Access, Act, CopyLoop, Layout, Ref, Request, Requests, Script};
 use stats::{Attribution, Path, Reason};
 use units::{Addr, Clos, CoreId, Line, Ps, Ticket};
 
-use super::burst::{Burst, BurstPacket, Step};
+use super::burst::{Burst, BurstPacket, CoreStep};
 use super::fills::{FillBuffers, For, L1Port};
 use super::history::History;
 use super::{CoreModel, CoreSpec};
 use crate::memory::Translation;
-use crate::{Lookup, MachineError, Memory, Reply, Response, Served};
+use crate::{MachineError, Memory, PrivateLookup, Reply, Response, Served};
 use hits::Bases;
 
 /// A core that replays a recorded burst. See the module header of `cores`.
@@ -148,11 +148,11 @@ struct Item {
     work: Ps,
     /// No slot before this one belongs to it.
     slot: u64,
-    kind: Kind,
+    kind: RetireKind,
 }
 
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
-enum Kind {
+enum RetireKind {
     /// A private hit whose address needs no translation: whose, and its latency in picoseconds.
     Hit(Reason, u32),
     /// A reference whose data come along its path, and what the wait for its address is charged to.
@@ -169,12 +169,12 @@ enum Dispatched {
     /// What is older comes first.
     Nothing,
     /// Something outside comes first, or nothing is left.
-    Outside(Step),
+    Outside(CoreStep),
 }
 
 /// Where a request's address comes from, and what a wait for it is charged to.
 #[derive(Clone, Copy, Debug)]
-struct Address {
+struct AddressSource {
     after: Option<u64>,
     reason: Reason,
 }
@@ -204,7 +204,7 @@ struct Fetch {
     request: Request,
     /// What a copy engine is to copy `request`'s line to.
     copy_to: Option<Request>,
-    lookup: Lookup,
+    lookup: PrivateLookup,
     /// When the instruction was dispatched.
     dispatched: Ps,
     /// The slot its address comes from.
@@ -357,7 +357,7 @@ impl Core {
         }
     }
 
-    /// The lock that [`Step::Lock`] asked for is the core's from `at` on.
+    /// The lock that [`CoreStep::Lock`] asked for is the core's from `at` on.
     pub fn grant(&mut self, at: Ps) {
         self.burst.charge(at, Reason::Lock);
         self.front_end = self.front_end.max(self.burst.retired);
@@ -367,7 +367,7 @@ impl Core {
     ///
     /// `now` is the simulation's present. Shared memory may be used up to `horizon`, the time of the
     /// next event elsewhere. Regions stay where `layout` has them, but for those that move with packets.
-    pub fn step<M: Memory, L: Layout>(&mut self, memory: &mut M, layout: &L, now: Ps, horizon: Ps) -> Step {
+    pub fn step<M: Memory, L: Layout>(&mut self, memory: &mut M, layout: &L, now: Ps, horizon: Ps) -> CoreStep {
         let script = std::mem::take(&mut self.burst.script);
         let step = self.replay(&script, memory, layout, now, horizon);
         self.burst.script = script;
@@ -382,7 +382,7 @@ impl Core {
         layout: &L,
         now: Ps,
         horizon: Ps,
-    ) -> Step {
+    ) -> CoreStep {
         self.bound = if self.out.is_empty() { Ps::MAX } else { memory.next_answer() };
         loop {
             // Nothing dispatched later can go out before a reference whose turn has come.
@@ -419,7 +419,7 @@ impl Core {
     ) -> Dispatched {
         let step = script.step(self.burst.cursor);
         let at_end = step.is_none();
-        let instructions = step.map_or(script.trailing(), probe::Step::instructions);
+        let instructions = step.map_or(script.trailing(), probe::ScriptStep::instructions);
         if instructions > 0 && !self.worked {
             let time = Ps((u64::from(instructions) * self.instruction_ps_x1024) >> 10);
             self.instructions += u64::from(instructions);
@@ -436,7 +436,7 @@ impl Core {
             self.drain();
             // It does not end before the present.
             self.burst.charge(now, Reason::Mshr);
-            return Dispatched::Outside(Step::Done(self.burst.retired));
+            return Dispatched::Outside(CoreStep::Done(self.burst.retired));
         }
         let (act, next) = script.act(self.burst.cursor);
         match act {
@@ -466,13 +466,13 @@ impl Core {
                 self.drain();
                 // Locks are taken in order of time.
                 if self.burst.retired > horizon {
-                    return Dispatched::Outside(Step::At(self.burst.retired));
+                    return Dispatched::Outside(CoreStep::At(self.burst.retired));
                 }
                 self.burst.cursor = next;
                 self.worked = false;
                 return Dispatched::Outside(match act {
-                    Act::Lock(_) => Step::Lock(lock, self.burst.retired),
-                    _ => Step::Unlock(lock, self.burst.retired),
+                    Act::Lock(_) => CoreStep::Lock(lock, self.burst.retired),
+                    _ => CoreStep::Unlock(lock, self.burst.retired),
                 });
             }
             Act::Nothing => {}
@@ -512,18 +512,18 @@ impl Core {
     /// What goes on while nothing is dispatched: the private miss whose turn it is goes out, or what is known retires. A
     /// step where something outside comes first.
     #[inline(always)]
-    fn go_on<M: Memory>(&mut self, memory: &mut M, horizon: Ps) -> Option<Step> {
+    fn go_on<M: Memory>(&mut self, memory: &mut M, horizon: Ps) -> Option<CoreStep> {
         let ready = self.next_ready;
         if ready > self.front_end && self.front_end >= self.bound && self.has_room() {
-            return Some(Step::At(self.front_end));
+            return Some(CoreStep::At(self.front_end));
         }
         if ready == Ps::MAX {
             if !self.retire_items() {
-                return Some(Step::Wait);
+                return Some(CoreStep::Wait);
             }
             self.update_window();
         } else if ready > horizon || ready >= self.bound {
-            return Some(Step::At(ready));
+            return Some(CoreStep::At(ready));
         } else {
             let was_full = self.window_end == 0 || self.slots >= self.slots_end;
             self.issue(self.next, ready, memory);
@@ -608,7 +608,7 @@ impl Core {
                     if matches!(r.access, Access::Store | Access::Prefetch) {
                         self.set_done(first, self.front_end.0);
                     } else {
-                        let address = Address { after, reason: Reason::Mshr };
+                        let address = AddressSource { after, reason: Reason::Mshr };
                         self.hit(addr.line(), first, address, memory.private_latency(Served::L1));
                     }
                 }
@@ -659,7 +659,7 @@ impl Core {
             by: For::Core,
             request,
             copy_to: Some(dst),
-            lookup: Lookup::default(),
+            lookup: PrivateLookup::default(),
             dispatched: self.front_end,
             after: after.filter(|_| source == UNKNOWN),
             not_before: Ps(if source == UNKNOWN { 0 } else { source }),
@@ -667,7 +667,7 @@ impl Core {
             waited: Ps::ZERO,
         };
         self.set_done(slot, UNKNOWN);
-        self.queue(UNKNOWN, Kind::Path(Reason::Mshr));
+        self.queue(UNKNOWN, RetireKind::Path(Reason::Mshr));
         let ready = self.ready(&fetch);
         if ready < self.next_ready {
             (self.next_ready, self.next) = (ready, self.pending.len());
@@ -754,7 +754,7 @@ impl Core {
         let waits = !matches!(request.access, Access::Store | Access::Prefetch);
         match memory.translate(request) {
             Translation::Free if self.walks.is_empty() => {
-                let address = Address { after, reason: Reason::Mshr };
+                let address = AddressSource { after, reason: Reason::Mshr };
                 self.access(request, address, waits, memory, now, horizon);
             }
             translation => {
@@ -777,7 +777,7 @@ impl Core {
             let (on, dispatched, latency) = (translated, Ps::ZERO, Ps::ZERO);
             self.waits.push(Wait { item, slot, on, also: on, same_line: false, dispatched, latency });
         }
-        self.queue(at, Kind::Translation);
+        self.queue(at, RetireKind::Translation);
     }
 
     /// Looks into the private caches and goes on from there. The instruction retires with the data
@@ -786,7 +786,7 @@ impl Core {
     fn access<M: Memory>(
         &mut self,
         request: &Request,
-        address: Address,
+        address: AddressSource,
         waits: bool,
         memory: &mut M,
         now: Ps,
@@ -839,7 +839,7 @@ impl Core {
         };
         let slot = self.slots;
         self.slots += 1;
-        let address = Address { after: None, reason: Reason::Mshr };
+        let address = AddressSource { after: None, reason: Reason::Mshr };
         self.miss(&request, &lookup, slot, address, false, For::Prefetcher, memory, horizon);
     }
 
@@ -854,14 +854,16 @@ impl Core {
         memory: &mut M,
         now: Ps,
         horizon: Ps,
-    ) -> (Address, Option<u64>) {
+    ) -> (AddressSource, Option<u64>) {
         match translation {
             Translation::Free => {
                 let Core { walks, done, front_end, .. } = self;
                 walks.retain(|&(.., slot)| done[(slot % SLOTS as u64) as usize] > front_end.0);
                 let same = walks.iter().find(|&&(page, bits, _)| request.page(bits) == page);
-                let Some(&(.., walk)) = same else { return (Address { after, reason: Reason::Mshr }, None) };
-                let Some(own) = after else { return (Address { after: Some(walk), reason: Reason::Tlb }, Some(walk)) };
+                let Some(&(.., walk)) = same else { return (AddressSource { after, reason: Reason::Mshr }, None) };
+                let Some(own) = after else {
+                    return (AddressSource { after: Some(walk), reason: Reason::Tlb }, Some(walk));
+                };
                 let (walked, there) = (self.source(Some(walk)), self.source(Some(own)));
                 let reason = if walked > there || walked == UNKNOWN { Reason::Tlb } else { Reason::Mshr };
                 let both = self.slots;
@@ -879,7 +881,7 @@ impl Core {
                         latency,
                     });
                 }
-                return (Address { after: Some(both), reason }, Some(walk));
+                return (AddressSource { after: Some(both), reason }, Some(walk));
             }
             Translation::Wait(latency) => {
                 let slot = self.slots;
@@ -891,7 +893,7 @@ impl Core {
                 for &addr in walk.entries() {
                     let slot = self.slots;
                     let entry = Request { addr, bytes: 8, access: Access::Load, ..*request };
-                    self.access(&entry, Address { after, reason: Reason::Tlb }, false, memory, now, horizon);
+                    self.access(&entry, AddressSource { after, reason: Reason::Tlb }, false, memory, now, horizon);
                     after = Some(slot);
                 }
                 if walk.latency() > Ps::ZERO {
@@ -908,7 +910,7 @@ impl Core {
                 }
             }
         }
-        (Address { after, reason: Reason::Tlb }, after)
+        (AddressSource { after, reason: Reason::Tlb }, after)
     }
 
     /// `slot` is done `latency` after dispatch and after `after`, and with the data of `line`, which
@@ -939,7 +941,7 @@ impl Core {
 
     /// A private hit of an instruction that waits for its data.
     #[inline(always)]
-    fn hit(&mut self, line: Line, slot: u64, address: Address, (reason, latency): (Reason, Ps)) {
+    fn hit(&mut self, line: Line, slot: u64, address: AddressSource, (reason, latency): (Reason, Ps)) {
         let source = self.source(address.after);
         if source == UNKNOWN || !self.is_drained() || address.reason != Reason::Mshr {
             self.queue_hit(line, slot, address, source, reason, latency);
@@ -972,20 +974,20 @@ impl Core {
 
     /// A private hit that may have to wait: something older, its address or its data may be missing.
     #[inline(never)]
-    fn queue_hit(&mut self, line: Line, slot: u64, address: Address, source: u64, reason: Reason, latency: Ps) {
+    fn queue_hit(&mut self, line: Line, slot: u64, address: AddressSource, source: u64, reason: Reason, latency: Ps) {
         let dispatched = self.front_end;
         let item = self.next_item();
         let arrives = Ps(dispatched.0.max(if source == UNKNOWN { 0 } else { source })) + latency;
-        let (mut at, mut kind) = (arrives.0, Kind::Hit(reason, latency.0 as u32));
+        let (mut at, mut kind) = (arrives.0, RetireKind::Hit(reason, latency.0 as u32));
         if address.reason != Reason::Mshr {
             self.paths[(item % ITEMS as u64) as usize] = Path::of(reason, latency);
-            kind = Kind::Path(address.reason);
+            kind = RetireKind::Path(address.reason);
         }
         let wait = |on, same_line| Wait { item, slot, on, also: on, same_line, dispatched, latency };
         // The tag is there, but the data may still be on their way, or not even asked for.
         if let Some((until, path)) = self.fills.under_way(line, arrives) {
             self.paths[(item % ITEMS as u64) as usize] = *path;
-            (at, kind) = (until.0, Kind::Path(Reason::Mshr));
+            (at, kind) = (until.0, RetireKind::Path(Reason::Mshr));
         } else if let Some(on) = self.asked(line) {
             self.waits.push(wait(on, true));
             at = UNKNOWN;
@@ -1005,7 +1007,7 @@ impl Core {
 
     /// Appends an item that is done at `at`, or retires it at once.
     #[inline(always)]
-    fn queue(&mut self, at: u64, kind: Kind) {
+    fn queue(&mut self, at: u64, kind: RetireKind) {
         let work = std::mem::take(&mut self.owed_work);
         let item = Item { at, instruction: self.instructions, work, slot: self.first_slot, kind };
         if self.items.is_empty() && at != UNKNOWN {
@@ -1025,9 +1027,9 @@ impl Core {
     fn miss<M: Memory>(
         &mut self,
         request: &Request,
-        lookup: &Lookup,
+        lookup: &PrivateLookup,
         slot: u64,
-        address: Address,
+        address: AddressSource,
         waits: bool,
         by: For,
         memory: &mut M,
@@ -1066,7 +1068,7 @@ impl Core {
                     self.fills.insert(by, request.addr.line(), response.at, slot, &response.path);
                     if let Some(item) = fetch.item {
                         self.paths[(item % ITEMS as u64) as usize] = response.path;
-                        self.queue(response.at.0, Kind::Path(address.reason));
+                        self.queue(response.at.0, RetireKind::Path(address.reason));
                     }
                     return;
                 }
@@ -1078,7 +1080,7 @@ impl Core {
         }
         self.set_done(slot, UNKNOWN);
         if waits {
-            self.queue(UNKNOWN, Kind::Path(address.reason));
+            self.queue(UNKNOWN, RetireKind::Path(address.reason));
         }
         if fetch.ticket.is_some() {
             self.fills.reserve(by, slot);
@@ -1210,7 +1212,7 @@ impl Core {
                 if w.same_line
                     && let Some(path) = fills.path_of(w.on)
                 {
-                    item.kind = Kind::Path(Reason::Mshr);
+                    item.kind = RetireKind::Path(Reason::Mshr);
                     paths[(w.item % ITEMS as u64) as usize] = path;
                 }
             }
@@ -1226,7 +1228,7 @@ impl Core {
             self.burst.charge_work(work);
             self.burst.retiring = index;
         } else {
-            self.queue(0, Kind::Owner(index as u32));
+            self.queue(0, RetireKind::Owner(index as u32));
         }
     }
 
@@ -1250,19 +1252,19 @@ impl Core {
         burst.charge_work(item.work);
         let at = Ps(item.at);
         match item.kind {
-            Kind::Owner(index) => {
+            RetireKind::Owner(index) => {
                 burst.retiring = index as usize;
                 return;
             }
-            Kind::Hit(reason, latency) if at > burst.retired => {
+            RetireKind::Hit(reason, latency) if at > burst.retired => {
                 burst.charge_hit(at, reason, Ps(u64::from(latency)), Reason::Mshr);
             }
-            Kind::Path(address) if at > burst.retired => {
+            RetireKind::Path(address) if at > burst.retired => {
                 burst.charge_path(at, &self.paths[(self.first_item % ITEMS as u64) as usize], address);
             }
-            Kind::Translation if at > burst.retired => burst.charge(at, Reason::Tlb),
+            RetireKind::Translation if at > burst.retired => burst.charge(at, Reason::Tlb),
             // It held nothing up.
-            Kind::Translation => return,
+            RetireKind::Translation => return,
             _ => {}
         }
         self.remember(item.instruction);

@@ -4,12 +4,12 @@ use ::stats::Histogram;
 use serde::{Deserialize, Serialize};
 use units::Ps;
 
-use super::queues::Class;
+use super::queues::RowOutcome;
 use crate::dram::checker::Issued;
 use crate::dram::counters::Counters;
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(in crate::dram) struct Account {
+pub(in crate::dram) struct BusAccount {
     pub counters: Counters,
     /// Of reads and of writes, in clocks.
     pub latency: [Histogram; 2],
@@ -18,9 +18,9 @@ pub(in crate::dram) struct Account {
     pub log: Option<Vec<Issued>>,
 }
 
-impl Account {
-    pub(super) fn new(banks: usize) -> Account {
-        Account {
+impl BusAccount {
+    pub(super) fn new(banks: usize) -> BusAccount {
+        BusAccount {
             counters: Counters::default(),
             latency: [Histogram::new(), Histogram::new()],
             heat: vec![[0; 3]; banks],
@@ -30,7 +30,7 @@ impl Account {
 
     /// The first column command of a request.
     #[inline(always)]
-    pub(super) fn begun(&mut self, bank: usize, class: Class, write: bool) {
+    pub(super) fn begun(&mut self, bank: usize, class: RowOutcome, write: bool) {
         self.heat[bank][class as usize] += 1;
         if write {
             self.counters.writes += 1;

@@ -1,8 +1,8 @@
 //! The data bus: until when it is promised, and what the time is charged to in which it carries nothing.
 
 use super::clocks::{ORIGIN, back};
-use super::rows::{Bank, Opened};
-use super::timing::Timing;
+use super::rows::{CommandBank, Opened};
+use super::timing::TimingTable;
 use crate::dram::counters::{GAPS, Gap};
 use serde::{Deserialize, Serialize};
 
@@ -62,9 +62,9 @@ impl DataBus {
     #[inline(always)]
     pub fn charge<const G: usize>(
         &mut self,
-        timing: &Timing<G>,
+        timing: &TimingTable<G>,
         now: u32,
-        (bank, row): (usize, &Bank),
+        (bank, row): (usize, &CommandBank),
         write: bool,
         gaps: &mut [u64; GAPS],
     ) {

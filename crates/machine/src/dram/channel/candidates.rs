@@ -2,34 +2,34 @@
 //!
 //! A scheduler ([`super::order`]) says what a bank wants; whose turn it is follows from clocks alone.
 
-use super::clocks::{Clocks, back};
-use super::timing::Timing;
+use super::clocks::{CommandClocks, back};
+use super::timing::TimingTable;
 use super::{ACT, BANK_BITS, BANKS, GROUPS, NIL, NONE, RD, banks_of};
 use serde::{Deserialize, Serialize};
 
 /// Orders what may go out: clock, then columns before rows, the oldest, the bank.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Key(u64);
+pub(super) struct CandidateKey(u64);
 
 /// A key's lower half, from the top: 1 for row commands, age, bank.
 const ROW_CLASS: u32 = 1 << 31;
 /// The greatest age.
 pub(super) const LAST_AGE: u32 = (ROW_CLASS >> BANK_BITS) - 1;
 
-impl Key {
+impl CandidateKey {
     /// It has to be looked for: less than any key.
-    const STALE: Key = Key(0);
+    const STALE: CandidateKey = CandidateKey(0);
     /// There is none.
-    const NOTHING: Key = Key(u64::MAX);
+    const NOTHING: CandidateKey = CandidateKey(u64::MAX);
 
     #[inline(always)]
-    fn new(clock: u32, low: u32) -> Key {
-        Key(u64::from(clock) << 32 | u64::from(low))
+    fn new(clock: u32, low: u32) -> CandidateKey {
+        CandidateKey(u64::from(clock) << 32 | u64::from(low))
     }
 
     #[inline(always)]
-    fn min(self, other: Key) -> Key {
-        Key(self.0.min(other.0))
+    fn min(self, other: CandidateKey) -> CandidateKey {
+        CandidateKey(self.0.min(other.0))
     }
 
     #[inline(always)]
@@ -81,9 +81,9 @@ pub(super) struct Candidates {
     want: [Want; BANKS],
     /// By kind of command, the banks whose candidate it is.
     wanted: [u64; 4],
-    /// By kind of command, the least key, or [`Key::STALE`]. A key whose clock has passed is stale too: of those that are
+    /// By kind of command, the least key, or [`CandidateKey::STALE`]. A key whose clock has passed is stale too: of those that are
     /// ready by now an older one may have to go first.
-    keys: [Key; 4],
+    keys: [CandidateKey; 4],
 }
 
 impl Candidates {
@@ -92,7 +92,7 @@ impl Candidates {
             candidate: [Candidate::default(); BANKS],
             want: [Want { kind: NONE as u8, slot: NIL }; BANKS],
             wanted: [0; 4],
-            keys: [Key::NOTHING; 4],
+            keys: [CandidateKey::NOTHING; 4],
         }
     }
 
@@ -105,8 +105,8 @@ impl Candidates {
     #[inline(always)]
     pub fn set<const G: usize>(
         &mut self,
-        timing: &Timing<G>,
-        clocks: &Clocks,
+        timing: &TimingTable<G>,
+        clocks: &CommandClocks,
         bank: usize,
         kind: usize,
         slot: u8,
@@ -117,7 +117,7 @@ impl Candidates {
         if was != NONE {
             self.wanted[was & 3] &= !(1 << bank);
             if self.keys[was & 3].bank() == bank {
-                self.keys[was & 3] = Key::STALE;
+                self.keys[was & 3] = CandidateKey::STALE;
             }
         }
         if kind != NONE {
@@ -128,13 +128,13 @@ impl Candidates {
             self.wanted[kind & 3] |= 1 << bank;
             let clock = candidate.ready.max(clocks.shared[(kind & 3) * GROUPS + usize::from(timing.group_of[bank])]);
             let clock = clock.max(clocks.bus_free[(kind / 2) & 1]).max(clocks.now);
-            self.keys[kind & 3] = self.keys[kind & 3].min(Key::new(clock, candidate.low));
+            self.keys[kind & 3] = self.keys[kind & 3].min(CandidateKey::new(clock, candidate.low));
         }
     }
 
     /// The same command once more, as soon as the bank may take it.
     #[inline(always)]
-    pub fn again(&mut self, clocks: &Clocks, bank: usize, kind: usize) {
+    pub fn again(&mut self, clocks: &CommandClocks, bank: usize, kind: usize) {
         self.candidate[bank].ready = clocks.own[bank][kind];
         self.forget_least(kind);
     }
@@ -148,31 +148,31 @@ impl Candidates {
     /// The clocks that candidates of this kind wait for have changed.
     #[inline(always)]
     pub fn forget_least(&mut self, kind: usize) {
-        self.keys[kind] = Key::STALE;
+        self.keys[kind] = CandidateKey::STALE;
     }
 
     /// Clocks of banks have changed.
-    pub fn renew(&mut self, clocks: &Clocks) {
+    pub fn renew(&mut self, clocks: &CommandClocks) {
         for kind in 0..4 {
             for bank in banks_of(self.wanted[kind]) {
                 self.candidate[bank].ready = clocks.own[bank][kind];
             }
         }
-        self.keys = [Key::STALE; 4];
+        self.keys = [CandidateKey::STALE; 4];
     }
 
     pub fn rebase(&mut self, by: u32) {
-        self.keys = [Key::STALE; 4];
+        self.keys = [CandidateKey::STALE; 4];
         self.candidate.iter_mut().for_each(|candidate| back(&mut candidate.ready, by));
     }
 
     /// The least key of all candidates.
     #[inline(always)]
-    pub fn earliest<const G: usize>(&mut self, timing: &Timing<G>, clocks: &Clocks) -> Key {
+    pub fn earliest<const G: usize>(&mut self, timing: &TimingTable<G>, clocks: &CommandClocks) -> CandidateKey {
         let free = [clocks.bus_free[0].max(clocks.now), clocks.bus_free[1].max(clocks.now)];
-        let mut best = Key::NOTHING;
+        let mut best = CandidateKey::NOTHING;
         for kind in 0..4 {
-            if self.keys[kind].0 < Key::new(free[kind / 2], 0).0 {
+            if self.keys[kind].0 < CandidateKey::new(free[kind / 2], 0).0 {
                 self.keys[kind] = self.earliest_of(timing, clocks, kind, free[kind / 2]);
             }
             best = best.min(self.keys[kind]);
@@ -182,15 +182,21 @@ impl Candidates {
 
     /// The least key of the candidates of one kind, where the bus is free from `free`.
     #[inline(always)]
-    fn earliest_of<const G: usize>(&self, timing: &Timing<G>, clocks: &Clocks, kind: usize, free: u32) -> Key {
-        let (mut best, mut left) = (Key::NOTHING, self.wanted[kind]);
+    fn earliest_of<const G: usize>(
+        &self,
+        timing: &TimingTable<G>,
+        clocks: &CommandClocks,
+        kind: usize,
+        free: u32,
+    ) -> CandidateKey {
+        let (mut best, mut left) = (CandidateKey::NOTHING, self.wanted[kind]);
         let shared = &clocks.shared[kind * GROUPS..(kind + 1) * GROUPS];
         while left != 0 {
             let bank = left.trailing_zeros() as usize & (BANKS - 1);
             left &= left - 1;
             let candidate = self.candidate[bank];
             let clock = candidate.ready.max(shared[usize::from(timing.group_of[bank]) & (GROUPS - 1)]).max(free);
-            best = best.min(Key::new(clock, candidate.low));
+            best = best.min(CandidateKey::new(clock, candidate.low));
         }
         best
     }

@@ -1,9 +1,9 @@
 //! Time: now, and from when on each kind of command may go to each bank.
 //!
-//! Clocks are kept in 32 bits and taken back now and then ([`Clocks::rebase`]). A bank has clocks of its own; what keeps
+//! Clocks are kept in 32 bits and taken back now and then ([`CommandClocks::rebase`]). A bank has clocks of its own; what keeps
 //! commands apart beyond a bank is folded into clocks by bank group. A command may go out from the later of the two.
 
-use super::timing::Timing;
+use super::timing::TimingTable;
 use super::{ACT, BANKS, GROUPS};
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ pub(super) const NEVER: u32 = u32::MAX;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 // What is not by bank begins a line of the host's cache.
 #[repr(align(64))]
-pub(super) struct Clocks {
+pub(super) struct CommandClocks {
     /// What internal clocks count from.
     base: u64,
     pub now: u32,
@@ -36,9 +36,9 @@ pub(super) struct Clocks {
     acts: Vec<([u32; 4], usize)>,
 }
 
-impl Clocks {
-    pub fn new(ranks: usize) -> Clocks {
-        Clocks {
+impl CommandClocks {
+    pub fn new(ranks: usize) -> CommandClocks {
+        CommandClocks {
             base: 0u64.wrapping_sub(u64::from(ORIGIN)),
             now: ORIGIN,
             bus_free: [0; 2],
@@ -82,12 +82,12 @@ impl Clocks {
     }
 
     /// From which clock a bank may take a command, the bus apart.
-    pub fn may<const G: usize>(&self, timing: &Timing<G>, kind: usize, bank: usize) -> u32 {
+    pub fn may<const G: usize>(&self, timing: &TimingTable<G>, kind: usize, bank: usize) -> u32 {
         self.own[bank][kind].max(self.shared[kind * GROUPS + usize::from(timing.group_of[bank])])
     }
 
     #[inline(always)]
-    pub fn take_bus<const G: usize>(&mut self, timing: &Timing<G>, kind: usize) {
+    pub fn take_bus<const G: usize>(&mut self, timing: &TimingTable<G>, kind: usize) {
         let until = self.now + timing.on_bus[kind];
         if timing.split {
             self.bus_free[kind / 2] = until;
@@ -97,7 +97,7 @@ impl Clocks {
     }
 
     /// Takes the bus of row commands for a clock.
-    pub fn take_row_bus<const G: usize>(&mut self, timing: &Timing<G>) {
+    pub fn take_row_bus<const G: usize>(&mut self, timing: &TimingTable<G>) {
         self.bus_free[0] = self.now + 1;
         if !timing.split {
             self.bus_free[1] = self.now + 1;
@@ -108,7 +108,7 @@ impl Clocks {
     #[inline(always)]
     pub fn keep_apart<const G: usize>(
         &mut self,
-        timing: &Timing<G>,
+        timing: &TimingTable<G>,
         kind: usize,
         bank: usize,
         mut beyond: impl FnMut(usize),
@@ -133,7 +133,7 @@ impl Clocks {
 
     /// After an activate: the fourth one after it that its rank may take waits for the window (tFAW).
     #[inline(always)]
-    pub fn keep_four_apart<const G: usize>(&mut self, timing: &Timing<G>, bank: usize) {
+    pub fn keep_four_apart<const G: usize>(&mut self, timing: &TimingTable<G>, bank: usize) {
         if timing.faw == 0 {
             return;
         }

@@ -1,14 +1,14 @@
 //! What a command does to the stages: columns, activates, precharges. Refreshes are in [`super::refresh`].
 
 use super::rows::Opened;
-use super::{ACT, Channel, KINDS, NO_ROW, OUTPUT, PRE, Sink, WR};
+use super::{ACT, ChannelController, FinishedSink, KINDS, NO_ROW, OUTPUT, PRE, WR};
 use crate::dram::checker::Issued;
-use crate::dram::standard::Command;
+use crate::dram::standard::DramCommand;
 
-impl<const G: usize> Channel<G> {
+impl<const G: usize> ChannelController<G> {
     /// Whether a request was finished.
     #[inline(always)]
-    pub(super) fn issue_column(&mut self, bank: usize, sink: &mut impl Sink) -> bool {
+    pub(super) fn issue_column(&mut self, bank: usize, sink: &mut impl FinishedSink) -> bool {
         let want = self.candidates.of(bank);
         let (kind, index) = (want.kind(), want.slot);
         let write = kind == WR;
@@ -96,7 +96,7 @@ impl<const G: usize> Channel<G> {
 
     #[inline(always)]
     fn activate(&mut self, bank: usize, row: u32) {
-        self.note(Command::Act, bank, row);
+        self.note(DramCommand::Act, bank, row);
         self.clocks.take_bus(&self.timing, ACT);
         self.keep_apart(ACT, bank);
         self.candidates.forget_least(ACT);
@@ -108,7 +108,7 @@ impl<const G: usize> Channel<G> {
 
     #[inline(always)]
     fn precharge(&mut self, bank: usize) {
-        self.note(Command::Pre, bank, 0);
+        self.note(DramCommand::Pre, bank, 0);
         self.clocks.take_bus(&self.timing, PRE);
         self.keep_apart(PRE, bank);
         self.rows.bank[bank].open = NO_ROW;
@@ -130,7 +130,7 @@ impl<const G: usize> Channel<G> {
     }
 
     #[inline(always)]
-    pub(super) fn note(&mut self, command: Command, bank: usize, row: u32) {
+    pub(super) fn note(&mut self, command: DramCommand, bank: usize, row: u32) {
         if let Some(log) = &mut self.account.log {
             let clock = self.clocks.clock();
             log.push(Issued { clock, command, bank: bank as u32, row });

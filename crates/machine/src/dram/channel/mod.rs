@@ -1,6 +1,6 @@
 //! One channel's controller and devices: the engine.
 //!
-//! A channel is its stages, each with its fields in a file of its own; what concerns several is a method of [`Channel`]
+//! A channel is its stages, each with its fields in a file of its own; what concerns several is a method of [`ChannelController`]
 //! in the file of the stage that decides.
 //!
 //! | question | file |
@@ -39,23 +39,23 @@ mod rows;
 mod timing;
 mod waits;
 
-use self::account::Account;
+use self::account::BusAccount;
 use self::bus::DataBus;
 use self::candidates::Candidates;
-use self::clocks::{Clocks, ORIGIN};
+use self::clocks::{CommandClocks, ORIGIN};
 use self::order::Turns;
 use self::page::IdleRows;
-pub(super) use self::queues::Class;
-use self::queues::{Entry, Queues};
+pub(super) use self::queues::RowOutcome;
+use self::queues::{QueuedRequest, Queues};
 use self::refresh::Refreshes;
 use self::rows::Rows;
-use self::timing::Timing;
-pub(super) use self::waits::Waits;
-use self::waits::Watch;
+use self::timing::TimingTable;
+pub(super) use self::waits::BusWaits;
+use self::waits::BusWatch;
 use super::counters::{Counters, Gap};
-use super::map::Place;
+use super::map::DramLocation;
 use super::policy::{ControllerSpec, Order};
-use super::standard::{Command, Standard};
+use super::standard::{DramCommand, Standard};
 use crate::MachineError;
 use serde::{Deserialize, Serialize};
 
@@ -74,7 +74,7 @@ const RD: usize = 2;
 const WR: usize = 3;
 /// No candidate: the row of masks that nothing reads.
 const NONE: usize = 4;
-const KINDS: [Command; 4] = [Command::Act, Command::Pre, Command::Rd, Command::Wr];
+const KINDS: [DramCommand; 4] = [DramCommand::Act, DramCommand::Pre, DramCommand::Rd, DramCommand::Wr];
 
 const BANK_BITS: u32 = 6;
 /// Banks a channel can have, and bank groups over its ranks.
@@ -96,13 +96,13 @@ pub(super) enum Goal {
 }
 
 /// Where finished requests go.
-pub(super) trait Sink {
+pub(super) trait FinishedSink {
     /// Request `id`, accepted in clock `accepted`, has its last data in the clock before `finished`.
-    fn done(&mut self, id: u64, accepted: u64, finished: u64, class: Class);
+    fn done(&mut self, id: u64, accepted: u64, finished: u64, class: RowOutcome);
 
-    /// What the data bus did while request `id` was there, before its own data; told before [`Sink::done`] by a channel
-    /// that [watches](Channel::watch).
-    fn waited(&mut self, id: u64, waits: Waits) {
+    /// What the data bus did while request `id` was there, before its own data; told before [`FinishedSink::done`] by a channel
+    /// that [watches](ChannelController::watch).
+    fn waited(&mut self, id: u64, waits: BusWaits) {
         let _ = (id, waits);
     }
 }
@@ -111,8 +111,8 @@ pub(super) trait Sink {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 // In this order, what is not by bank lies in few lines of the host's cache: stages end or begin with it.
 #[repr(C)]
-pub(super) struct Channel<const G: usize> {
-    clocks: Clocks,
+pub(super) struct ChannelController<const G: usize> {
+    clocks: CommandClocks,
     candidates: Candidates,
     queues: Queues,
     rows: Rows,
@@ -122,18 +122,22 @@ pub(super) struct Channel<const G: usize> {
     order: Order,
     /// What service in order remembers.
     turns: Turns,
-    watch: Watch,
-    pub account: Account,
-    timing: Timing<G>,
+    watch: BusWatch,
+    pub account: BusAccount,
+    timing: TimingTable<G>,
 }
 
-impl<const G: usize> Channel<G> {
-    pub fn new(standard: &Standard, spec: &ControllerSpec, request_bytes: u32) -> Result<Channel<G>, MachineError> {
+impl<const G: usize> ChannelController<G> {
+    pub fn new(
+        standard: &Standard,
+        spec: &ControllerSpec,
+        request_bytes: u32,
+    ) -> Result<ChannelController<G>, MachineError> {
         standard.check()?;
         spec.check(standard)?;
-        let timing = Timing::new(standard, request_bytes)?;
-        Ok(Channel {
-            clocks: Clocks::new(timing.ranks),
+        let timing = TimingTable::new(standard, request_bytes)?;
+        Ok(ChannelController {
+            clocks: CommandClocks::new(timing.ranks),
             candidates: Candidates::new(),
             queues: Queues::new(spec),
             rows: Rows::new(),
@@ -142,8 +146,8 @@ impl<const G: usize> Channel<G> {
             page: IdleRows::new(spec.page),
             refreshes: Refreshes::new(spec.refresh, standard.timing("REFI")?, &timing),
             bus: DataBus::new(),
-            watch: Watch::default(),
-            account: Account::new(timing.banks),
+            watch: BusWatch::default(),
+            account: BusAccount::new(timing.banks),
             timing,
         })
     }
@@ -154,7 +158,7 @@ impl<const G: usize> Channel<G> {
         self.page.keep_open();
     }
 
-    /// Gives [output](Channel::accept_output) a queue of so many entries, which is served before the others: of what may
+    /// Gives [output](ChannelController::accept_output) a queue of so many entries, which is served before the others: of what may
     /// go in a clock first, and of each bank.
     ///
     /// # Errors
@@ -196,19 +200,19 @@ impl<const G: usize> Channel<G> {
 
     /// Takes a request into the empty ingress register, now.
     #[inline(always)]
-    pub fn accept(&mut self, id: u64, place: Place, write: bool) {
+    pub fn accept(&mut self, id: u64, place: DramLocation, write: bool) {
         debug_assert!(self.queues.ingress.is_none());
         let accepted = self.clocks.now;
         if self.queues.none_queued() {
             self.bus.pending_from = accepted + 1;
         }
-        self.queues.ingress = Some(Entry { id, place, write, output: false, accepted });
+        self.queues.ingress = Some(QueuedRequest { id, place, write, output: false, accepted });
         self.see(id);
     }
 
     /// The row of `place` is open as if a request had used it before anything that waits now; where requests or a refresh wait
     /// it stays as it is. No command is issued, and nothing is counted but the time for which the row is open.
-    pub fn touch(&mut self, place: Place) {
+    pub fn touch(&mut self, place: DramLocation) {
         if !self.is_empty() || self.refreshes.pending != 0 || self.page.closes_at_once() {
             return;
         }
@@ -228,24 +232,24 @@ impl<const G: usize> Channel<G> {
     }
 
     /// Takes a read of output into its queue, now.
-    pub fn accept_output(&mut self, id: u64, place: Place, sink: &mut impl Sink) {
+    pub fn accept_output(&mut self, id: u64, place: DramLocation, sink: &mut impl FinishedSink) {
         debug_assert!(self.can_accept_output());
         if self.is_empty() {
             self.bus.pending_from = self.clocks.now;
         }
         self.see(id);
-        self.enqueue(Entry { id, place, write: false, output: true, accepted: self.clocks.now }, OUTPUT, sink);
+        self.enqueue(QueuedRequest { id, place, write: false, output: true, accepted: self.clocks.now }, OUTPUT, sink);
     }
 
     /// Puts a request into `queue`, or answers it from that of writes.
     #[inline(always)]
-    fn enqueue(&mut self, entry: Entry, queue: usize, sink: &mut impl Sink) {
+    fn enqueue(&mut self, entry: QueuedRequest, queue: usize, sink: &mut impl FinishedSink) {
         if !entry.write && self.queues.drains() && self.queues.holds(entry.place) {
             // The write queue has the line.
             let end = self.clocks.now + 1;
             self.account.counters.forwarded += 1;
             self.account.finished(false, end - entry.accepted);
-            sink.done(entry.id, self.clocks.outside(entry.accepted), self.clocks.outside(end), Class::Hit);
+            sink.done(entry.id, self.clocks.outside(entry.accepted), self.clocks.outside(end), RowOutcome::Hit);
             return;
         }
         if self.queues.is_numbered_out() {
@@ -268,7 +272,7 @@ impl<const G: usize> Channel<G> {
 
     /// Does what the clocks before `goal` hold.
     #[inline(always)]
-    pub fn drive(&mut self, goal: Goal, sink: &mut impl Sink) {
+    pub fn drive(&mut self, goal: Goal, sink: &mut impl FinishedSink) {
         let until = match goal {
             Goal::Until(clock) | Goal::Offer(clock) | Goal::Room(clock) => clock,
             Goal::Empty => 0,
@@ -367,7 +371,7 @@ impl<const G: usize> Channel<G> {
     /// Issues commands in clocks before `limit`; with `room` only until that queue has room, which
     /// counts from the clock after.
     #[inline(always)]
-    fn run(&mut self, mut limit: u32, mut room: Option<usize>, sink: &mut impl Sink) {
+    fn run(&mut self, mut limit: u32, mut room: Option<usize>, sink: &mut impl FinishedSink) {
         loop {
             let key = self.candidates.earliest(&self.timing, &self.clocks);
             let mut at = key.clock();
@@ -446,14 +450,14 @@ mod tests {
     use crate::dram::presets;
 
     #[derive(Default)]
-    struct Found(Vec<(u64, u64, u64, Class, Waits)>, Waits);
+    struct Found(Vec<(u64, u64, u64, RowOutcome, BusWaits)>, BusWaits);
 
-    impl Sink for Found {
-        fn done(&mut self, id: u64, accepted: u64, finished: u64, class: Class) {
+    impl FinishedSink for Found {
+        fn done(&mut self, id: u64, accepted: u64, finished: u64, class: RowOutcome) {
             self.0.push((id, accepted, finished, class, self.1));
         }
 
-        fn waited(&mut self, _: u64, waits: Waits) {
+        fn waited(&mut self, _: u64, waits: BusWaits) {
             self.1 = waits;
         }
     }
@@ -471,12 +475,12 @@ mod tests {
     }
 
     /// Offers requests `from` on, spread over banks and few rows.
-    fn drive(channel: &mut Channel<16>, numbers: std::ops::Range<u64>, banks: u64, found: &mut Found) {
+    fn drive(channel: &mut ChannelController<16>, numbers: std::ops::Range<u64>, banks: u64, found: &mut Found) {
         for id in numbers {
             let drawn = (id + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
             let (bank, row, column) = ((drawn % banks) as u32, (drawn >> 8 & 3) as u32, (drawn >> 10 & 15) as u32);
             channel.drive(Goal::Offer(id * 7), found);
-            channel.accept(id, Place { bank, row, column, ..Place::default() }, drawn >> 14 & 1 == 1);
+            channel.accept(id, DramLocation { bank, row, column, ..DramLocation::default() }, drawn >> 14 & 1 == 1);
         }
     }
 
@@ -485,14 +489,14 @@ mod tests {
         for (name, spec) in controllers() {
             let standard = presets::preset(name).unwrap();
             let banks = u64::from(standard.banks_per_channel());
-            let mut channel = Channel::<16>::new(&standard, &spec, 64).unwrap();
+            let mut channel = ChannelController::<16>::new(&standard, &spec, 64).unwrap();
             channel.watch();
             channel.account.log = Some(Vec::new());
             let mut before = Found::default();
             drive(&mut channel, 0..3000, banks, &mut before);
             assert!(!channel.is_empty(), "{name}");
             let text = serde_json::to_string(&channel).unwrap();
-            let mut again: Channel<16> = serde_json::from_str(&text).unwrap();
+            let mut again: ChannelController<16> = serde_json::from_str(&text).unwrap();
             let (mut went_on, mut read) = (Found(Vec::new(), before.1), Found(Vec::new(), before.1));
             for (channel, found) in [(&mut channel, &mut went_on), (&mut again, &mut read)] {
                 drive(channel, 3000..6000, banks, found);
@@ -509,14 +513,14 @@ mod tests {
         let usual = ControllerSpec { refresh: Refresh::Off, page: Page::Open, ..ControllerSpec::default() };
         // Once over time that is skipped, and in steps over clocks that are taken back.
         for (step, steps) in [(1u64 << 40, 1), (1 << 21, 4096)] {
-            let mut channel = Channel::<16>::new(&presets::ddr4_2400u(), &usual, 64).unwrap();
+            let mut channel = ChannelController::<16>::new(&presets::ddr4_2400u(), &usual, 64).unwrap();
             let mut found = Found::default();
             channel.drive(Goal::Offer(0), &mut found);
-            channel.accept(0, Place::default(), false);
+            channel.accept(0, DramLocation::default(), false);
             channel.drive(Goal::Empty, &mut found);
             let opened = channel.end() - channel.counters().open_clocks;
             (1..=steps).for_each(|n| channel.drive(Goal::Until(n * step), &mut found));
-            channel.accept(1, Place::default(), false);
+            channel.accept(1, DramLocation::default(), false);
             channel.drive(Goal::Empty, &mut found);
             assert!(channel.end() > steps * step);
             assert_eq!(channel.counters().open_clocks, channel.end() - opened, "in steps of {step}");
@@ -525,15 +529,15 @@ mod tests {
 
     #[test]
     fn a_row_that_was_touched_is_found_as_one_that_was_used() {
-        let place = |bank, row| Place { bank, row, ..Place::default() };
+        let place = |bank, row| DramLocation { bank, row, ..DramLocation::default() };
         for (page, found) in [
-            (Page::Open, [Class::Hit, Class::Conflict, Class::Miss]),
-            (Page::Adaptive { timeout: 4096 }, [Class::Hit, Class::Conflict, Class::Miss]),
-            (Page::Closed, [Class::Miss; 3]),
+            (Page::Open, [RowOutcome::Hit, RowOutcome::Conflict, RowOutcome::Miss]),
+            (Page::Adaptive { timeout: 4096 }, [RowOutcome::Hit, RowOutcome::Conflict, RowOutcome::Miss]),
+            (Page::Closed, [RowOutcome::Miss; 3]),
         ] {
             let spec = ControllerSpec { refresh: Refresh::Off, page, ..ControllerSpec::default() };
             for touched in [true, false] {
-                let mut channel = Channel::<16>::new(&presets::ddr4_2400u(), &spec, 64).unwrap();
+                let mut channel = ChannelController::<16>::new(&presets::ddr4_2400u(), &spec, 64).unwrap();
                 let mut found_as = Found::default();
                 for (id, used) in [place(0, 1), place(1, 1), place(0, 5)].into_iter().enumerate() {
                     channel.drive(Goal::Offer(id as u64 * 1000), &mut found_as);
@@ -551,7 +555,7 @@ mod tests {
                     channel.accept(id as u64, at, false);
                     channel.drive(Goal::Empty, &mut found_as);
                 }
-                let classes: Vec<Class> = found_as.0.iter().map(|done| done.3).collect();
+                let classes: Vec<RowOutcome> = found_as.0.iter().map(|done| done.3).collect();
                 assert_eq!(classes, found, "{page:?}, touched: {touched}");
             }
         }
@@ -559,10 +563,10 @@ mod tests {
 
     #[test]
     fn a_channel_that_lacks_a_bank_is_not_read() {
-        let channel = Channel::<16>::new(&presets::ddr4_2400u(), &ControllerSpec::default(), 64).unwrap();
+        let channel = ChannelController::<16>::new(&presets::ddr4_2400u(), &ControllerSpec::default(), 64).unwrap();
         let mut value = serde_json::to_value(&channel).unwrap();
         value["rows"]["bank"].as_array_mut().unwrap().pop();
-        let error = serde_json::from_value::<Channel<16>>(value).unwrap_err().to_string();
+        let error = serde_json::from_value::<ChannelController<16>>(value).unwrap_err().to_string();
         assert!(error.contains("63 elements in place of 64"), "{error}");
     }
 }

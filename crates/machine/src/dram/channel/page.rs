@@ -3,8 +3,8 @@
 //! A row that no waiting request wants may be closed. A scheduler ([`super::order`]) says which banks have nothing to do;
 //! the policy, when their rows close. To add one: an arm of [`Page`], and one in each `match` here.
 
-use super::clocks::{Clocks, NEVER, back};
-use super::timing::Timing;
+use super::clocks::{CommandClocks, NEVER, back};
+use super::timing::TimingTable;
 use super::{BANKS, NO_ROW, PRE};
 use crate::dram::policy::Page;
 use serde::{Deserialize, Serialize};
@@ -19,7 +19,7 @@ struct Idle {
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-// The mask beside the refreshes before it, see `Channel`.
+// The mask beside the refreshes before it, see `ChannelController`.
 #[repr(C)]
 pub(super) struct IdleRows {
     /// Banks whose row is to be closed.
@@ -133,7 +133,7 @@ impl IdleRows {
     }
 
     /// When the next idle row may be closed, and its bank.
-    pub fn next<const G: usize>(&self, timing: &Timing<G>, clocks: &Clocks) -> (u32, usize) {
+    pub fn next<const G: usize>(&self, timing: &TimingTable<G>, clocks: &CommandClocks) -> (u32, usize) {
         let (mut best, mut left) = ((NEVER, 0), self.closing);
         while left != 0 {
             let bank = left.trailing_zeros() as usize;

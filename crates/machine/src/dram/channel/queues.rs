@@ -7,13 +7,13 @@ use super::candidates::LAST_AGE;
 use super::clocks::back;
 use super::{BANKS, NIL, OUTPUT};
 use crate::MachineError;
-use crate::dram::map::Place;
+use crate::dram::map::DramLocation;
 use crate::dram::policy::{ControllerSpec, MOST_ENTRIES, Writes};
 use serde::{Deserialize, Serialize};
 
 /// How a request found its bank.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(in crate::dram) enum Class {
+pub(in crate::dram) enum RowOutcome {
     /// With its row open.
     #[default]
     Hit,
@@ -25,9 +25,9 @@ pub(in crate::dram) enum Class {
 
 /// A request in the controller.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Entry {
+pub(super) struct QueuedRequest {
     pub id: u64,
-    pub place: Place,
+    pub place: DramLocation,
     pub write: bool,
     /// It waits in the queue that goes first.
     pub output: bool,
@@ -35,7 +35,7 @@ pub(super) struct Entry {
     pub accepted: u32,
 }
 
-impl Entry {
+impl QueuedRequest {
     #[inline(always)]
     pub fn bank(&self) -> usize {
         self.place.bank as usize & (BANKS - 1)
@@ -44,13 +44,13 @@ impl Entry {
 
 /// A request that waits, and its neighbours in its list.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Slot {
-    pub entry: Entry,
+pub(super) struct QueueSlot {
+    pub entry: QueuedRequest,
     pub seq: u32,
     /// Column commands that it still needs.
     pub left: u8,
     pub begun: bool,
-    pub class: Class,
+    pub class: RowOutcome,
     pub next: u8,
     prev: u8,
 }
@@ -73,7 +73,7 @@ struct Drain {
 #[repr(align(64))]
 pub(super) struct Queues {
     #[serde(with = "units::arrays")]
-    slots: [Slot; MOST_ENTRIES as usize],
+    slots: [QueueSlot; MOST_ENTRIES as usize],
     /// By bank and queue, or what the scheduler tells apart.
     #[serde(with = "units::arrays")]
     list: [[List; 3]; BANKS],
@@ -91,7 +91,7 @@ pub(super) struct Queues {
     drain: Option<Drain>,
     /// Which of the two queues is served.
     pub writing: usize,
-    pub ingress: Option<Entry>,
+    pub ingress: Option<QueuedRequest>,
 }
 
 impl Queues {
@@ -101,7 +101,7 @@ impl Queues {
             Writes::Drain { queue, high, low } => (Some(Drain { high, low }), queue),
         };
         let mut queues = Queues {
-            slots: [Slot::default(); MOST_ENTRIES as usize],
+            slots: [QueueSlot::default(); MOST_ENTRIES as usize],
             list: [[List { head: NIL, tail: NIL }; 3]; BANKS],
             len: [0; 3],
             capacity: [spec.queue, writes, 0],
@@ -117,7 +117,7 @@ impl Queues {
         queues
     }
 
-    /// Gives output a queue of so many entries. See [`super::Channel::set_output_first`].
+    /// Gives output a queue of so many entries. See [`super::ChannelController::set_output_first`].
     pub fn add_output(&mut self, entries: u32) -> Result<(), MachineError> {
         let [queue, writes, _] = self.capacity;
         if queue + writes + entries > MOST_ENTRIES || entries == 0 {
@@ -178,12 +178,12 @@ impl Queues {
     }
 
     #[inline(always)]
-    pub fn slot(&self, index: u8) -> &Slot {
+    pub fn slot(&self, index: u8) -> &QueueSlot {
         &self.slots[place_of(index)]
     }
 
     #[inline(always)]
-    pub fn slot_mut(&mut self, index: u8) -> &mut Slot {
+    pub fn slot_mut(&mut self, index: u8) -> &mut QueueSlot {
         &mut self.slots[place_of(index)]
     }
 
@@ -195,11 +195,19 @@ impl Queues {
 
     /// Gives a request a slot of its queue; the scheduler puts it into a list.
     #[inline(always)]
-    pub fn take_in(&mut self, entry: Entry, queue: usize, bursts: u8) -> u8 {
+    pub fn take_in(&mut self, entry: QueuedRequest, queue: usize, bursts: u8) -> u8 {
         let index = self.free;
         let slot = &mut self.slots[place_of(index)];
         self.free = slot.next;
-        *slot = Slot { entry, seq: self.seq, left: bursts, begun: false, class: Class::Hit, next: NIL, prev: NIL };
+        *slot = QueueSlot {
+            entry,
+            seq: self.seq,
+            left: bursts,
+            begun: false,
+            class: RowOutcome::Hit,
+            next: NIL,
+            prev: NIL,
+        };
         self.seq += 1;
         self.len[queue] += 1;
         index
@@ -243,7 +251,7 @@ impl Queues {
     }
 
     /// Whether the write queue has the line.
-    pub fn holds(&self, place: Place) -> bool {
+    pub fn holds(&self, place: DramLocation) -> bool {
         let mut at = self.list[place.bank as usize & (BANKS - 1)][1].head;
         while at != NIL {
             let slot = &self.slots[place_of(at)];

@@ -4,12 +4,12 @@
 //! the unit; rows that are open are closed, then it goes out. To add a policy: an arm of [`Refresh`], and one in each
 //! `match` of [`Refreshes`].
 
-use super::clocks::{Clocks, NEVER, ORIGIN, back};
+use super::clocks::{CommandClocks, NEVER, ORIGIN, back};
 use super::rows::{Opened, Rows};
-use super::timing::{Timing, kind_of};
-use super::{ACT, BANKS, Channel, NO_ROW, PRE, RD, WR, banks_of};
+use super::timing::{TimingTable, kind_of};
+use super::{ACT, BANKS, ChannelController, NO_ROW, PRE, RD, WR, banks_of};
 use crate::dram::policy::Refresh;
-use crate::dram::standard::Command;
+use crate::dram::standard::DramCommand;
 use serde::{Deserialize, Serialize};
 
 /// Ranks that a channel can have.
@@ -42,7 +42,7 @@ pub(super) struct Round {
 
 impl Refreshes {
     /// `refi`: the time between two refreshes of every bank.
-    pub fn new<const G: usize>(policy: Refresh, refi: u32, timing: &Timing<G>) -> Refreshes {
+    pub fn new<const G: usize>(policy: Refresh, refi: u32, timing: &TimingTable<G>) -> Refreshes {
         let mut dues = [NEVER; UNITS];
         let mut interval = refi;
         match policy {
@@ -65,29 +65,29 @@ impl Refreshes {
     }
 
     /// What closes the rows of a unit, and what refreshes it.
-    fn commands(&self) -> (Command, Command) {
+    fn commands(&self) -> (DramCommand, DramCommand) {
         match self.policy {
-            Refresh::Off | Refresh::AllBank => (Command::PreAll, Command::Ref),
-            Refresh::PerBank => (Command::Pre, Command::RefBank),
+            Refresh::Off | Refresh::AllBank => (DramCommand::PreAll, DramCommand::Ref),
+            Refresh::PerBank => (DramCommand::Pre, DramCommand::RefBank),
         }
     }
 
     /// Banks of a unit.
-    fn banks<const G: usize>(&self, timing: &Timing<G>, unit: usize) -> u64 {
+    fn banks<const G: usize>(&self, timing: &TimingTable<G>, unit: usize) -> u64 {
         match self.policy {
             Refresh::Off | Refresh::AllBank => timing.those(|b| usize::from(timing.rank_of[b]) == unit),
             Refresh::PerBank => 1 << self.turn,
         }
     }
 
-    fn unit_of<const G: usize>(&self, timing: &Timing<G>, bank: usize) -> usize {
+    fn unit_of<const G: usize>(&self, timing: &TimingTable<G>, bank: usize) -> usize {
         match self.policy {
             Refresh::Off | Refresh::AllBank => usize::from(timing.rank_of[bank]),
             Refresh::PerBank => 0,
         }
     }
 
-    pub fn round<const G: usize>(&self, timing: &Timing<G>) -> Round {
+    pub fn round<const G: usize>(&self, timing: &TimingTable<G>) -> Round {
         let (interval, ranks, banks) = (u64::from(self.interval), timing.ranks as u64, timing.banks as u64);
         match self.policy {
             Refresh::Off => Round { clocks: 1, refreshes: 0, of_banks: 0 },
@@ -110,7 +110,7 @@ impl Refreshes {
     }
 
     /// The refresh of a unit has gone out.
-    fn done<const G: usize>(&mut self, timing: &Timing<G>, unit: usize, banks: u64) {
+    fn done<const G: usize>(&mut self, timing: &TimingTable<G>, unit: usize, banks: u64) {
         self.pending &= !(1 << unit);
         self.blocked &= !banks;
         self.dues[unit] += self.interval;
@@ -122,8 +122,13 @@ impl Refreshes {
 
     /// The next command towards a refresh that is due: clock, command, bank.
     #[inline(never)]
-    pub fn next<const G: usize>(&self, timing: &Timing<G>, clocks: &Clocks, rows: &Rows) -> (u32, (Command, usize)) {
-        let mut best = (NEVER, (Command::Ref, 0));
+    pub fn next<const G: usize>(
+        &self,
+        timing: &TimingTable<G>,
+        clocks: &CommandClocks,
+        rows: &Rows,
+    ) -> (u32, (DramCommand, usize)) {
+        let mut best = (NEVER, (DramCommand::Ref, 0));
         let (close, refresh) = self.commands();
         for unit in (0..UNITS).filter(|&unit| self.is_pending(unit)) {
             let target = self.banks(timing, unit);
@@ -150,7 +155,12 @@ impl Refreshes {
 }
 
 /// From which clock on what went before allows the refresh of these banks.
-fn refresh_from<const G: usize>(timing: &Timing<G>, clocks: &Clocks, refresh: Command, target: u64) -> u32 {
+fn refresh_from<const G: usize>(
+    timing: &TimingTable<G>,
+    clocks: &CommandClocks,
+    refresh: DramCommand,
+    target: u64,
+) -> u32 {
     let from = timing.rules.iter().filter(|rule| rule.next == refresh).map(|rule| {
         banks_of(timing.near(rule.level, target))
             .map(|b| clocks.last[rule.prev as usize * BANKS + b])
@@ -161,7 +171,7 @@ fn refresh_from<const G: usize>(timing: &Timing<G>, clocks: &Clocks, refresh: Co
     from.max().unwrap_or(0)
 }
 
-impl<const G: usize> Channel<G> {
+impl<const G: usize> ChannelController<G> {
     /// Stops everything else in the banks whose refresh has fallen due.
     #[cold]
     #[inline(never)]
@@ -180,19 +190,19 @@ impl<const G: usize> Channel<G> {
 
     #[cold]
     #[inline(never)]
-    pub(super) fn issue_refresh(&mut self, command: Command, bank: usize) {
+    pub(super) fn issue_refresh(&mut self, command: DramCommand, bank: usize) {
         let unit = self.refreshes.unit_of(&self.timing, bank);
         let target = self.refreshes.banks(&self.timing, unit);
         self.note(command, bank, 0);
         self.clocks.take_row_bus(&self.timing);
-        if let Command::Pre | Command::PreAll = command {
+        if let DramCommand::Pre | DramCommand::PreAll = command {
             return self.close_all(target);
         }
         banks_of(target).for_each(|b| self.rows.bank[b].opened = Opened::Miss);
         self.keep_refresh_apart(command, target);
         self.candidates.renew(&self.clocks);
         self.account.counters.refreshes += 1;
-        self.account.counters.bank_refreshes += u64::from(command == Command::RefBank);
+        self.account.counters.bank_refreshes += u64::from(command == DramCommand::RefBank);
         self.bus.refreshed(target, self.clocks.now + self.timing.rfc);
         self.refreshes.done(&self.timing, unit, target);
         self.look_at_all(target);
@@ -211,7 +221,7 @@ impl<const G: usize> Channel<G> {
     }
 
     /// Raises the clocks of all commands of requests that a refresh keeps away.
-    fn keep_refresh_apart(&mut self, refresh: Command, target: u64) {
+    fn keep_refresh_apart(&mut self, refresh: DramCommand, target: u64) {
         let clocks = &mut self.clocks;
         banks_of(target).for_each(|b| clocks.last[refresh as usize * BANKS + b] = clocks.now);
         for rule in self.timing.rules.iter().filter(|rule| rule.prev == refresh) {

@@ -1,7 +1,7 @@
 //! Which rows are open, and how they came to be.
 
 use super::clocks::back;
-use super::queues::Class;
+use super::queues::RowOutcome;
 use super::{BANKS, NO_ROW};
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub(super) enum Opened {
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Bank {
+pub(super) struct CommandBank {
     /// The open row.
     pub open: u32,
     /// How it was opened, or the next one will be.
@@ -27,14 +27,14 @@ pub(super) struct Bank {
     pub passed: u32,
 }
 
-impl Bank {
+impl CommandBank {
     /// How a request that is served now found it.
     #[inline(always)]
-    pub fn found(&self) -> Class {
+    pub fn found(&self) -> RowOutcome {
         match (self.fresh, self.opened) {
-            (false, _) => Class::Hit,
-            (true, Opened::Miss) => Class::Miss,
-            (true, Opened::Conflict) => Class::Conflict,
+            (false, _) => RowOutcome::Hit,
+            (true, Opened::Miss) => RowOutcome::Miss,
+            (true, Opened::Conflict) => RowOutcome::Conflict,
         }
     }
 }
@@ -42,7 +42,7 @@ impl Bank {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Rows {
     #[serde(with = "units::arrays")]
-    pub bank: [Bank; BANKS],
+    pub bank: [CommandBank; BANKS],
     /// Banks with a row open.
     pub open: u64,
     /// Since when there has been one.
@@ -53,7 +53,7 @@ pub(super) struct Rows {
 
 impl Rows {
     pub fn new() -> Rows {
-        let closed = Bank { open: NO_ROW, opened: Opened::Miss, fresh: false, passed: 0 };
+        let closed = CommandBank { open: NO_ROW, opened: Opened::Miss, fresh: false, passed: 0 };
         Rows { bank: [closed; BANKS], open: 0, open_since: 0, all_hits: false }
     }
 

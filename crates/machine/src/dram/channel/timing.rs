@@ -5,37 +5,37 @@
 
 use super::{BANKS, KINDS, RD, WR};
 use crate::MachineError;
-use crate::dram::standard::{Command, Level, Standard};
+use crate::dram::standard::{DramCommand, Standard, TimingScope};
 use serde::{Deserialize, Serialize};
 
 /// A rule between kinds of commands that is looked at only around refreshes.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
-pub(super) struct Rule {
-    pub prev: Command,
-    pub next: Command,
-    pub level: Level,
+pub(super) struct RefreshRule {
+    pub prev: DramCommand,
+    pub next: DramCommand,
+    pub level: TimingScope,
     pub clocks: u32,
 }
 
 /// Distances that reach beyond a bank: `(next, offset of the first bank group's lanes)`.
-type Wide = Vec<(usize, usize)>;
+type WideDistances = Vec<(usize, usize)>;
 
 /// Distances to each bank group.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Lanes<const G: usize>(#[serde(with = "units::arrays")] pub [u32; G]);
+pub(super) struct GroupDistances<const G: usize>(#[serde(with = "units::arrays")] pub [u32; G]);
 
 /// A standard's distances. `G` is the number of bank groups over all ranks, or a little more.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Timing<const G: usize> {
+pub(super) struct TimingTable<const G: usize> {
     /// Between commands to one bank, by kinds: the first, then the second.
     pub same_bank: [[u32; 4]; 4],
     /// By kind of command.
-    pub wide: [Wide; 4],
-    /// What [`Timing::wide`] points to: distances to each bank group.
-    pub lanes: Vec<Lanes<G>>,
+    pub wide: [WideDistances; 4],
+    /// What [`TimingTable::wide`] points to: distances to each bank group.
+    pub lanes: Vec<GroupDistances<G>>,
     /// From an activate to the fourth one after it.
     pub faw: u32,
-    pub rules: Vec<Rule>,
+    pub rules: Vec<RefreshRule>,
     /// Clocks on the command bus, by kind of command.
     pub on_bus: [u32; 4],
     /// Row and column commands have a bus each.
@@ -63,12 +63,12 @@ pub(super) struct Timing<const G: usize> {
 /// Between kinds of commands that meet in a bank group, in a rank, and in different ranks.
 type Reach = [[[u32; 3]; 4]; 4];
 
-impl<const G: usize> Timing<G> {
-    pub fn new(standard: &Standard, request_bytes: u32) -> Result<Timing<G>, MachineError> {
+impl<const G: usize> TimingTable<G> {
+    pub fn new(standard: &Standard, request_bytes: u32) -> Result<TimingTable<G>, MachineError> {
         let t = |name| standard.timing(name);
         let banks = standard.banks_per_channel() as usize;
         let per_rank = (standard.groups * standard.banks) as usize;
-        let mut timing = Timing {
+        let mut timing = TimingTable {
             same_bank: [[0; 4]; 4],
             wide: Default::default(),
             lanes: Vec::new(),
@@ -110,14 +110,14 @@ impl<const G: usize> Timing<G> {
             for &prev in &row.prev {
                 for &next in &row.next {
                     let (Some(p), Some(n)) = (kind_of(prev), kind_of(next)) else {
-                        self.rules.push(Rule { prev, next, level: row.level, clocks });
+                        self.rules.push(RefreshRule { prev, next, level: row.level, clocks });
                         continue;
                     };
                     let into: &mut u32 = match row.level {
-                        Level::Bank => &mut self.same_bank[p][n],
-                        Level::Group => &mut reach[p][n][0],
-                        Level::Rank => &mut reach[p][n][1],
-                        Level::OtherRank => &mut reach[p][n][2],
+                        TimingScope::Bank => &mut self.same_bank[p][n],
+                        TimingScope::Group => &mut reach[p][n][0],
+                        TimingScope::Rank => &mut reach[p][n][1],
+                        TimingScope::OtherRank => &mut reach[p][n][2],
                     };
                     *into = clocks.max(*into);
                 }
@@ -136,7 +136,7 @@ impl<const G: usize> Timing<G> {
                 self.wide[p].push((n, self.lanes.len()));
                 for g in 0..groups {
                     let ranks = &self.rank_of_group;
-                    self.lanes.push(Lanes(std::array::from_fn(|o| {
+                    self.lanes.push(GroupDistances(std::array::from_fn(|o| {
                         if o >= groups {
                             0
                         } else if ranks[o] != ranks[g] {
@@ -158,18 +158,18 @@ impl<const G: usize> Timing<G> {
     }
 
     /// Banks that meet one of `target`, a bank or a rank, at a level.
-    pub fn near(&self, level: Level, target: u64) -> u64 {
+    pub fn near(&self, level: TimingScope, target: u64) -> u64 {
         let first = target.trailing_zeros() as usize;
         match level {
-            Level::Bank => target,
-            Level::Group if target.count_ones() == 1 => self.those(|b| self.group_of[b] == self.group_of[first]),
-            Level::Group | Level::Rank => self.those(|b| self.rank_of[b] == self.rank_of[first]),
-            Level::OtherRank => self.those(|b| self.rank_of[b] != self.rank_of[first]),
+            TimingScope::Bank => target,
+            TimingScope::Group if target.count_ones() == 1 => self.those(|b| self.group_of[b] == self.group_of[first]),
+            TimingScope::Group | TimingScope::Rank => self.those(|b| self.rank_of[b] == self.rank_of[first]),
+            TimingScope::OtherRank => self.those(|b| self.rank_of[b] != self.rank_of[first]),
         }
     }
 }
 
 /// The place of a command among those that requests take.
-pub(super) fn kind_of(command: Command) -> Option<usize> {
+pub(super) fn kind_of(command: DramCommand) -> Option<usize> {
     KINDS.iter().position(|&kind| kind == command)
 }

@@ -1,6 +1,6 @@
 //! Prefix and suffix caches: what goes to and comes from the packet buffer moves by units of some cells.
 
-use super::{NetworkProcessor, Phase, Slot, Watched, place};
+use super::{NetworkProcessor, PacketSlot, ThreadPhase, Watched, place};
 
 impl<W: Watched> NetworkProcessor<'_, W> {
     /// A piece of a packet has reached the queue's prefix cache; a full one is written out.
@@ -54,7 +54,7 @@ impl<W: Watched> NetworkProcessor<'_, W> {
             }
         }
         while let Some(starved) = self.caches[queue].starved.pop_front() {
-            self.threads[place(starved)].phase = Phase::Suffix;
+            self.threads[place(starved)].phase = ThreadPhase::Suffix;
             self.wheel.schedule(now, starved);
         }
     }
@@ -83,18 +83,18 @@ impl<W: Watched> NetworkProcessor<'_, W> {
             self.move_unit(queue, at, false);
         }
         if !enough {
-            self.threads[place(thread)].phase = Phase::Reading;
+            self.threads[place(thread)].phase = ThreadPhase::Reading;
             self.threads[place(thread)].outstanding = 0;
             self.caches[queue].starved.push_back(thread);
             return;
         }
         let at = self.wheel.now() + u64::from(self.spec.sram.latency) + u64::from(self.spec.transmit.handshake);
-        self.threads[place(thread)].phase = Phase::Handshake;
+        self.threads[place(thread)].phase = ThreadPhase::Handshake;
         self.wheel.schedule(at, thread);
     }
 
     /// Words that the pieces of a block took in the prefix cache.
-    fn words_of(&self, slot: &Slot, from: u32, bytes: u32) -> u32 {
+    fn words_of(&self, slot: &PacketSlot, from: u32, bytes: u32) -> u32 {
         let (mut at, mut words) = (from, 0);
         while at < from + bytes {
             let piece = self.piece(slot, at).min(from + bytes - at);

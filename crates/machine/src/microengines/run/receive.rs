@@ -1,8 +1,8 @@
 //! Input threads: packets' software, memory, writes, and the way into the queues.
 
-use super::{NOBODY, NetworkProcessor, Phase, Slot, Thread, Watched, place};
+use super::{NOBODY, NetworkProcessor, PacketSlot, Thread, ThreadPhase, Watched, place};
 use crate::microengines::wheel::ENTITIES;
-use crate::microengines::{Op, Step, Work};
+use crate::microengines::{Op, PacketWork, ThreadStep};
 
 impl<W: Watched> NetworkProcessor<'_, W> {
     /// An input thread takes the next packet.
@@ -10,7 +10,7 @@ impl<W: Watched> NetworkProcessor<'_, W> {
         let index = (self.taken % self.workload.works.len() as u64) as usize;
         let work = self.workload.works[index];
         let state = &mut self.threads[place(thread)];
-        state.phase = Phase::Software;
+        state.phase = ThreadPhase::Software;
         state.at = work.steps.0;
         state.left = index as u32;
         state.slot = NOBODY;
@@ -22,7 +22,7 @@ impl<W: Watched> NetworkProcessor<'_, W> {
     }
 
     #[inline]
-    fn work(&self, index: u32) -> Work {
+    fn work(&self, index: u32) -> PacketWork {
         self.workload.works[index as usize]
     }
 
@@ -38,7 +38,7 @@ impl<W: Watched> NetworkProcessor<'_, W> {
                 self.take(thread);
                 return;
             }
-            self.threads[place(thread)].phase = Phase::Allocate;
+            self.threads[place(thread)].phase = ThreadPhase::Allocate;
             let mut at = self.compute(thread, self.spec.software.issue);
             for _ in 0..self.spec.software.allocate {
                 at = self.sram(at);
@@ -46,7 +46,7 @@ impl<W: Watched> NetworkProcessor<'_, W> {
             self.wheel.schedule(at, thread);
             return;
         }
-        let Step { ticks, op } = self.workload.steps[state.at as usize];
+        let ThreadStep { ticks, op } = self.workload.steps[state.at as usize];
         self.threads[place(thread)].at += 1;
         let issued = self.compute(thread, ticks);
         match op {
@@ -81,7 +81,7 @@ impl<W: Watched> NetworkProcessor<'_, W> {
         // Packets of a flow take memory in their order: one that has memory and waits for an earlier one of its flow,
         // which waits for memory, would wait for itself.
         if self.earlier(thread, |other| other.slot == NOBODY) {
-            self.threads[place(thread)].phase = Phase::Behind;
+            self.threads[place(thread)].phase = ThreadPhase::Behind;
             self.behind += 1;
             return;
         }
@@ -103,8 +103,14 @@ impl<W: Watched> NetworkProcessor<'_, W> {
         let per_port = self.spec.queues / self.spec.ports;
         let queue = u32::from(work.port.unwrap_or(0)) * per_port + work.flow % per_port;
         let state = &mut self.threads[place(thread)];
-        self.slots[usize::from(slot)] =
-            Slot { work: state.left, bytes: work.bytes, queue: queue as u16, cells, next: NOBODY, pending: work.bytes };
+        self.slots[usize::from(slot)] = PacketSlot {
+            work: state.left,
+            bytes: work.bytes,
+            queue: queue as u16,
+            cells,
+            next: NOBODY,
+            pending: work.bytes,
+        };
         (state.slot, state.at, state.outstanding) = (slot, 0, 0);
         self.release_followers(work.flow);
         self.next_write(thread);
@@ -113,7 +119,7 @@ impl<W: Watched> NetworkProcessor<'_, W> {
     /// The next write of a packet: where it starts, and how many bytes. The first 64 bytes go out as two halves,
     /// because the header has been modified in registers.
     #[inline]
-    pub(super) fn piece(&self, slot: &Slot, at: u32) -> u32 {
+    pub(super) fn piece(&self, slot: &PacketSlot, at: u32) -> u32 {
         let cell = self.cell;
         let half = cell / 2;
         let most = if at < cell { half.max(1) } else { cell };
@@ -125,21 +131,21 @@ impl<W: Watched> NetworkProcessor<'_, W> {
         let state = self.threads[place(thread)];
         let done = state.at >= self.slots[usize::from(state.slot)].bytes;
         if done && state.outstanding == 0 {
-            self.threads[place(thread)].phase = Phase::Enqueue;
+            self.threads[place(thread)].phase = ThreadPhase::Enqueue;
             self.threads[place(thread)].left = self.spec.software.queue.saturating_sub(1);
             self.reference(thread, self.spec.software.issue);
             return;
         }
         if done || u32::from(state.outstanding) >= self.spec.receive_slots {
-            self.threads[place(thread)].phase = Phase::Blocked;
+            self.threads[place(thread)].phase = ThreadPhase::Blocked;
             return;
         }
         let mut at = self.compute(thread, self.spec.software.issue);
         let phase = if self.caches.is_empty() {
-            Phase::Issue
+            ThreadPhase::Issue
         } else {
             at += u64::from(self.spec.sram.latency);
-            Phase::Cached
+            ThreadPhase::Cached
         };
         self.threads[place(thread)].phase = phase;
         self.wheel.schedule(at, thread);
@@ -167,7 +173,7 @@ impl<W: Watched> NetworkProcessor<'_, W> {
             return;
         }
         if self.earlier(thread, |_| true) {
-            self.threads[place(thread)].phase = Phase::Behind;
+            self.threads[place(thread)].phase = ThreadPhase::Behind;
             self.behind += 1;
             return;
         }
@@ -194,11 +200,11 @@ impl<W: Watched> NetworkProcessor<'_, W> {
         }
         for follower in 0..self.inputs {
             let state = &mut self.threads[place(follower)];
-            if state.phase == Phase::Behind && self.flows[usize::from(follower)] == flow {
+            if state.phase == ThreadPhase::Behind && self.flows[usize::from(follower)] == flow {
                 if state.slot == NOBODY {
-                    state.phase = Phase::Allocate;
+                    state.phase = ThreadPhase::Allocate;
                 } else {
-                    (state.phase, state.left) = (Phase::Enqueue, 0);
+                    (state.phase, state.left) = (ThreadPhase::Enqueue, 0);
                 }
                 self.behind -= 1;
                 let now = self.wheel.now();

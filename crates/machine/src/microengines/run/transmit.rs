@@ -1,8 +1,8 @@
 //! Output: queues, the scheduler, reads block by block, and the slots of the transmit FIFO.
 
-use super::{NOBODY, NetworkProcessor, Phase, Watched, place};
+use super::{NOBODY, NetworkProcessor, ThreadPhase, Watched, place};
 use crate::buffer::NotHeld;
-use crate::microengines::Classes;
+use crate::microengines::ClassScheduling;
 
 impl<W: Watched> NetworkProcessor<'_, W> {
     /// A packet goes to the end of its queue.
@@ -34,7 +34,7 @@ impl<W: Watched> NetworkProcessor<'_, W> {
     fn select(&mut self, thread: u16) {
         let ready = self.lanes_free & self.lanes_wanted;
         if ready == 0 {
-            self.threads[place(thread)].phase = Phase::Idle;
+            self.threads[place(thread)].phase = ThreadPhase::Idle;
             self.idle |= 1 << (thread - self.inputs);
             return;
         }
@@ -61,7 +61,7 @@ impl<W: Watched> NetworkProcessor<'_, W> {
                 self.lanes_wanted &= !self.port_lanes[number];
             }
         }
-        (state.phase, state.left) = (Phase::Select, references);
+        (state.phase, state.left) = (ThreadPhase::Select, references);
         self.chosen(thread);
     }
 
@@ -69,7 +69,7 @@ impl<W: Watched> NetworkProcessor<'_, W> {
     fn dequeue(&mut self, number: usize) {
         let classes = self.spec.queues / self.spec.ports;
         let port = &mut self.ports[number];
-        let start = if self.spec.classes == Classes::Strict { 0 } else { port.next_class };
+        let start = if self.spec.classes == ClassScheduling::Strict { 0 } else { port.next_class };
         for k in 0..classes {
             let class = (start + k) % classes;
             let fifo = &mut self.queues[number * classes as usize + class as usize];
@@ -93,7 +93,7 @@ impl<W: Watched> NetworkProcessor<'_, W> {
             self.reference(thread, issue);
             return;
         }
-        state.phase = Phase::Post;
+        state.phase = ThreadPhase::Post;
         let at = self.compute(thread, issue);
         self.wheel.schedule(at, thread);
     }
@@ -116,11 +116,11 @@ impl<W: Watched> NetworkProcessor<'_, W> {
             count += 1;
         }
         let state = &mut self.threads[place(thread)];
-        (state.phase, state.outstanding) = (Phase::Reading, count);
+        (state.phase, state.outstanding) = (ThreadPhase::Reading, count);
     }
 
     pub(super) fn hand_over(&mut self, thread: u16) {
-        self.threads[place(thread)].phase = Phase::Handshake;
+        self.threads[place(thread)].phase = ThreadPhase::Handshake;
         let at = self.wheel.now() + u64::from(self.spec.transmit.handshake);
         self.wheel.schedule(at, thread);
     }
@@ -134,7 +134,7 @@ impl<W: Watched> NetworkProcessor<'_, W> {
         let slot = &mut self.slots[usize::from(state.slot)];
         slot.pending -= state.block;
         if slot.pending == 0 {
-            self.threads[place(thread)].phase = Phase::Release;
+            self.threads[place(thread)].phase = ThreadPhase::Release;
             self.reference(thread, self.spec.software.issue);
             return;
         }

@@ -3,10 +3,12 @@
 
 use machine::dram::checker::Checker;
 use machine::dram::hmc::{self, CubeSpec};
-use machine::dram::map::{AddressMap, Decoder, Part};
+use machine::dram::map::{AddressField, AddressMap, Decoder};
 use machine::dram::policy::{BatchBy, ControllerSpec, Order, Page, Refresh, Writes};
 use machine::dram::presets;
-use machine::dram::simulate::{Arrivals, Isa, Outcome, Record, Trace, simulate, simulate_with};
+use machine::dram::simulate::{
+    DramOutcome, DramRecordOptions, DramTrace, Isa, RequestArrivals, simulate, simulate_with,
+};
 use machine::dram::standard::Standard;
 use proptest::prelude::*;
 use units::Ps;
@@ -17,21 +19,21 @@ use naive::{Naive, Request};
 mod cube;
 mod naive;
 
-const ALL: Record = Record { accepted: true, commands: true };
+const ALL: DramRecordOptions = DramRecordOptions { accepted: true, commands: true };
 
 fn map(standard: &Standard) -> AddressMap {
     AddressMap::ordered(standard, "row rank bank group column channel").unwrap()
 }
 
-fn engine(standard: &Standard, spec: &ControllerSpec, requests: &[Request], isa: Isa) -> Outcome {
+fn engine(standard: &Standard, spec: &ControllerSpec, requests: &[Request], isa: Isa) -> DramOutcome {
     let addresses: Vec<u64> = requests.iter().map(|r| r.address).collect();
     let writes: Vec<bool> = requests.iter().map(|r| r.write).collect();
     let offered: Vec<u64> = requests.iter().map(|r| r.offered).collect();
-    let trace = Trace { addresses: &addresses, writes: &writes, arrivals: Arrivals::At(&offered) };
+    let trace = DramTrace { addresses: &addresses, writes: &writes, arrivals: RequestArrivals::At(&offered) };
     simulate_with(isa, standard, &map(standard), spec, &trace, ALL).unwrap()
 }
 
-fn audit(standard: &Standard, refreshes: bool, outcome: &Outcome) -> Result<(), String> {
+fn audit(standard: &Standard, refreshes: bool, outcome: &DramOutcome) -> Result<(), String> {
     for commands in &outcome.commands {
         let mut checker = Checker::new(standard, refreshes).unwrap();
         for &command in commands {
@@ -286,8 +288,8 @@ fn unloaded_latency_and_peak_are_those_of_the_formulas() {
         let map = AddressMap::ordered(&standard, "row rank column bank group channel").unwrap();
         let count = 20_000 * u64::from(standard.channels);
         let run = |addresses: &[u64]| {
-            let trace = Trace { addresses, writes: &[], arrivals: Arrivals::Saturated };
-            simulate(&standard, &map, &spec, &trace, Record::default()).unwrap().report
+            let trace = DramTrace { addresses, writes: &[], arrivals: RequestArrivals::Saturated };
+            simulate(&standard, &map, &spec, &trace, DramRecordOptions::default()).unwrap().report
         };
         // Within one row of each bank, so nothing but the start is missing of the peak.
         let open = u64::from(standard.channels * standard.groups * standard.banks) * u64::from(standard.row_bytes);
@@ -345,23 +347,23 @@ fn other_simulators_find_the_same_bandwidth_and_latency() {
     let standard = presets::ddr4_2400u();
     let map = AddressMap::ordered(&standard, "row bank group column").unwrap();
     let run = |trace: &traces::Trace, arrivals| {
-        let trace = Trace { addresses: &trace.addresses, writes: &trace.writes, arrivals };
-        simulate(&standard, &map, &ControllerSpec::default(), &trace, Record::default()).unwrap().report
+        let trace = DramTrace { addresses: &trace.addresses, writes: &trace.writes, arrivals };
+        simulate(&standard, &map, &ControllerSpec::default(), &trace, DramRecordOptions::default()).unwrap().report
     };
     let within = |what: &str, value: f64, agreed: f64, tolerance: f64| {
         assert!((value / agreed - 1.0).abs() <= tolerance, "{what}: {value} and {agreed}");
     };
-    let stream = run(&traces::stream(200_000), Arrivals::Saturated);
+    let stream = run(&traces::stream(200_000), RequestArrivals::Saturated);
     within("stream GB/s", stream.bytes_per_s / 1e9, (14.325 + 14.289 + 14.30) / 3.0, 0.01);
     within("stream clocks", stream.read_latency.mean, (192.8 + 197.4 + 198.1) / 3.0, 0.05);
-    let random = run(&traces::random(200_000), Arrivals::Saturated);
+    let random = run(&traces::random(200_000), RequestArrivals::Saturated);
     within("random GB/s", random.bytes_per_s / 1e9, (11.081 + 11.118 + 11.12) / 3.0, 0.01);
     within("random clocks", random.read_latency.mean, (259.9 + 248.0 + 248.7) / 3.0, 0.08);
-    let low = run(&traces::stream(200_000), Arrivals::Every(20));
+    let low = run(&traces::stream(200_000), RequestArrivals::Every(20));
     within("low-load clocks", low.read_latency.mean, (38.48 + 38.19 + 38.95) / 3.0, 0.02);
     // The map gives a stream one bank group at a time, and the report says that this is what it costs.
     assert!(stream.shares.bank_group > 0.15, "{:?}", stream.shares);
-    let mixed = run(&traces::mix16b(50_000), Arrivals::Saturated);
+    let mixed = run(&traces::mix16b(50_000), RequestArrivals::Saturated);
     assert!(mixed.shares.turnaround > 0.02, "{:?}", mixed.shares);
 }
 
@@ -378,8 +380,8 @@ fn long_pauses_are_skipped_exactly() {
             let addresses: Vec<u64> = requests.iter().map(|r| r.address).collect();
             let writes: Vec<bool> = requests.iter().map(|r| r.write).collect();
             let offered: Vec<u64> = requests.iter().map(|r| r.offered).collect();
-            let trace = Trace { addresses: &addresses, writes: &writes, arrivals: Arrivals::At(&offered) };
-            let outcome = simulate(&standard, &map(&standard), &spec, &trace, Record::default()).unwrap();
+            let trace = DramTrace { addresses: &addresses, writes: &writes, arrivals: RequestArrivals::At(&offered) };
+            let outcome = simulate(&standard, &map(&standard), &spec, &trace, DramRecordOptions::default()).unwrap();
             let causes = outcome.report.clocks_by_cause;
             assert_eq!(causes.iter().sum::<u64>(), outcome.report.clocks);
             if refresh == Refresh::AllBank {
@@ -396,14 +398,14 @@ fn a_cube_meets_its_formulas() {
     let spec = CubeSpec::default();
     let map = AddressMap::ordered(&spec.vaults, "row column bank channel").unwrap();
     let run = |addresses: &[u64], writes: &[bool], arrivals| {
-        hmc::simulate(&spec, &map, &Trace { addresses, writes, arrivals }).unwrap()
+        hmc::simulate(&spec, &map, &DramTrace { addresses, writes, arrivals }).unwrap()
     };
-    let one = run(&[0], &[], Arrivals::At(&[1000]));
+    let one = run(&[0], &[], RequestArrivals::At(&[1000]));
     let late = spec.flit().0.next_multiple_of(spec.clock().0) - spec.flit().0;
     assert_eq!(one.completions[0] - Ps(1000 * spec.clock().0), spec.unloaded_read() + Ps(late));
 
     let addresses: Vec<u64> = (0..100_000u64).map(|i| i * 64).collect();
-    let reads = run(&addresses, &[], Arrivals::Saturated);
+    let reads = run(&addresses, &[], RequestArrivals::Saturated);
     assert_eq!(reads.completions.len(), reads.read_latency.n as usize);
     // The answers' flits fill the links.
     let share = reads.bytes_per_s / spec.peak_read_bytes_per_s();
@@ -411,10 +413,10 @@ fn a_cube_meets_its_formulas() {
     assert!((reads.link_shares[1] - share).abs() < 0.001, "{:?}", reads.link_shares);
     let random: Vec<u64> = traces::random(50_000).addresses;
     let mixed: Vec<bool> = (0..random.len()).map(|i| i % 3 == 0).collect();
-    let low = run(&random, &mixed, Arrivals::Every(50));
+    let low = run(&random, &mixed, RequestArrivals::Every(50));
     let mean = low.read_latency.mean / spec.unloaded_read().0 as f64;
     assert!((1.0..1.35).contains(&mean), "{mean}");
-    let high = run(&random, &mixed, Arrivals::Saturated);
+    let high = run(&random, &mixed, RequestArrivals::Saturated);
     assert!(high.bytes_per_s > 3.0 * low.bytes_per_s);
     assert_eq!(high.read_latency.n + high.write_latency.n, 50_000);
 }
@@ -461,7 +463,7 @@ proptest! {
         let addresses: Vec<u64> = requests.iter().map(|r| r.address).collect();
         let writes: Vec<bool> = requests.iter().map(|r| r.write).collect();
         let offered: Vec<u64> = requests.iter().map(|r| r.offered).collect();
-        let trace = Trace { addresses: &addresses, writes: &writes, arrivals: Arrivals::At(&offered) };
+        let trace = DramTrace { addresses: &addresses, writes: &writes, arrivals: RequestArrivals::At(&offered) };
         let outcome = hmc::simulate(&spec, &map, &trace).unwrap();
         prop_assert_eq!(&outcome.sent, &sent);
         prop_assert_eq!(&outcome.completions, &answered);
@@ -473,8 +475,8 @@ fn policies_do_what_they_are_for() {
     let standard = presets::sdram_100(4);
     let map = AddressMap::ordered(&standard, "row bank column").unwrap();
     let run = |standard: &Standard, map: &AddressMap, spec: ControllerSpec, trace: &traces::Trace, arrivals| {
-        let trace = Trace { addresses: &trace.addresses, writes: &trace.writes, arrivals };
-        simulate(standard, map, &spec, &trace, Record::default()).unwrap().report
+        let trace = DramTrace { addresses: &trace.addresses, writes: &trace.writes, arrivals };
+        simulate(standard, map, &spec, &trace, DramRecordOptions::default()).unwrap().report
     };
     // A packet buffer: writes along one stream, reads along another.
     let n = 20_000u64;
@@ -483,7 +485,7 @@ fn policies_do_what_they_are_for() {
         writes: (0..n).map(|i| i % 2 == 0).collect(),
     };
     let ordered = |order| ControllerSpec { order, refresh: Refresh::Off, ..ControllerSpec::default() };
-    let saturated = |order| run(&standard, &map, ordered(order), &buffer, Arrivals::Saturated).bytes_per_s;
+    let saturated = |order| run(&standard, &map, ordered(order), &buffer, RequestArrivals::Saturated).bytes_per_s;
     let by = BatchBy::Direction;
     let fcfs = saturated(Order::Fcfs { prefetch: 0 });
     let batched = saturated(Order::Batch { by, size: 4, prefetch: 0 });
@@ -497,7 +499,7 @@ fn policies_do_what_they_are_for() {
     let spec = ControllerSpec::default();
     let drained = |queue, high, low| {
         let writes = Writes::Drain { queue, high, low };
-        run(&standard, &map, ControllerSpec { writes, ..spec }, &mixed, Arrivals::Saturated)
+        run(&standard, &map, ControllerSpec { writes, ..spec }, &mixed, RequestArrivals::Saturated)
     };
     let (shallow, deep) = (drained(16, 12, 8), drained(64, 60, 8));
     assert!(shallow.drain_switches > 3 * deep.drain_switches);
@@ -510,13 +512,18 @@ fn policies_do_what_they_are_for() {
             .collect(),
         writes: Vec::new(),
     };
-    let free = run(&standard, &map, spec, &hot, Arrivals::Saturated);
-    let capped =
-        run(&standard, &map, ControllerSpec { order: Order::FrFcfs { cap: 4 }, ..spec }, &hot, Arrivals::Saturated);
+    let free = run(&standard, &map, spec, &hot, RequestArrivals::Saturated);
+    let capped = run(
+        &standard,
+        &map,
+        ControllerSpec { order: Order::FrFcfs { cap: 4 }, ..spec },
+        &hot,
+        RequestArrivals::Saturated,
+    );
     assert!(capped.read_latency.max < free.read_latency.max, "{:?} {:?}", capped.read_latency, free.read_latency);
     // Random rows at low load: a closed bank beats one with another row open; a stream wants it open.
     let low = |page, trace: &traces::Trace| {
-        run(&standard, &map, ControllerSpec { page, ..spec }, trace, Arrivals::Every(97)).read_latency.mean
+        run(&standard, &map, ControllerSpec { page, ..spec }, trace, RequestArrivals::Every(97)).read_latency.mean
     };
     let (random, stream) = (traces::random(5000), traces::stream(5000));
     assert!(low(Page::Closed, &random) < low(Page::Open, &random) - 10.0);
@@ -581,8 +588,9 @@ fn whatever_passes_the_checks_ends_at_the_shortest_refresh_interval_that_does() 
                         }
                         standard
                     };
-                    let none = Trace { addresses: &[], writes: &[], arrivals: Arrivals::Saturated };
-                    let is_taken = |refi: u32| simulate(&with(refi), &map, &spec, &none, Record::default()).is_ok();
+                    let none = DramTrace { addresses: &[], writes: &[], arrivals: RequestArrivals::Saturated };
+                    let is_taken =
+                        |refi: u32| simulate(&with(refi), &map, &spec, &none, DramRecordOptions::default()).is_ok();
                     let least = (0..1u32 << 16).collect::<Vec<_>>().partition_point(|&refi| !is_taken(refi)) as u32;
                     assert!(!is_taken(least - 1) && is_taken(least) && least < 1 << 16, "{name} {least}");
                     for seed in 1..=6 {
@@ -615,8 +623,9 @@ fn refreshes_that_leave_no_time_for_requests_are_refused_with_the_numbers() {
     standard.timings.insert("REFI".into(), 2000);
     standard.check().unwrap();
     let spec = ControllerSpec { refresh: Refresh::PerBank, ..ControllerSpec::default() };
-    let none = Trace { addresses: &[], writes: &[], arrivals: Arrivals::Saturated };
-    let text = simulate(&standard, &map(&standard), &spec, &none, Record::default()).unwrap_err().to_string();
+    let none = DramTrace { addresses: &[], writes: &[], arrivals: RequestArrivals::Saturated };
+    let text =
+        simulate(&standard, &map(&standard), &spec, &none, DramRecordOptions::default()).unwrap_err().to_string();
     assert!(
         text.starts_with("dram.hbm2-2000.timings.REFI = 2000 with RFC_B = 4000: allowed is REFI of at least 4"),
         "{text}"
@@ -672,7 +681,7 @@ fn contradictions_are_named_with_their_numbers() {
     // A group bit and a bank bit that are XORed with each other are one bit twice.
     let mut circle = AddressMap::ordered(&standard, "row bank group column").unwrap();
     let at = |map: &AddressMap, part| map.fields.iter().position(|f| f.part == part).unwrap();
-    let (group, bank) = (at(&circle, Part::Group), at(&circle, Part::Bank));
+    let (group, bank) = (at(&circle, AddressField::Group), at(&circle, AddressField::Bank));
     let (g, b) = (circle.fields[group].bits[0], circle.fields[bank].bits[0]);
     circle.fields[group].xor = vec![b];
     circle.fields[bank].xor = vec![g];
@@ -684,25 +693,26 @@ fn contradictions_are_named_with_their_numbers() {
     assert!(text.contains(&one), "{text}");
     let run = |addresses: &[u64], arrivals| {
         let map = AddressMap::permuted(&standard, "row bank group column").unwrap();
-        let trace = Trace { addresses, writes: &[], arrivals };
-        simulate(&standard, &map, &ControllerSpec::default(), &trace, Record::default())
+        let trace = DramTrace { addresses, writes: &[], arrivals };
+        simulate(&standard, &map, &ControllerSpec::default(), &trace, DramRecordOptions::default())
             .map(|_| ())
             .unwrap_err()
             .to_string()
     };
-    let text = run(&[0, 1 << 40], Arrivals::Saturated);
+    let text = run(&[0, 1 << 40], RequestArrivals::Saturated);
     assert!(
         text.starts_with("dram.trace.addresses = [1] = 0x10000000000: allowed is below the device's 0x200000000"),
         "{text}"
     );
-    let text = run(&[0, 64], Arrivals::At(&[5, 4]));
+    let text = run(&[0, 64], RequestArrivals::At(&[5, 4]));
     assert!(
         text.starts_with("dram.trace.arrivals = [1] = 4 after 5: allowed is clocks that do not decrease"),
         "{text}"
     );
     let spec = ControllerSpec { refresh: Refresh::PerBank, ..ControllerSpec::default() };
     let map = AddressMap::ordered(&standard, "row bank group column").unwrap();
-    let trace = Trace { addresses: &[0], writes: &[], arrivals: Arrivals::Saturated };
-    let text = simulate(&standard, &map, &spec, &trace, Record::default()).map(|_| ()).unwrap_err().to_string();
+    let trace = DramTrace { addresses: &[0], writes: &[], arrivals: RequestArrivals::Saturated };
+    let text =
+        simulate(&standard, &map, &spec, &trace, DramRecordOptions::default()).map(|_| ()).unwrap_err().to_string();
     assert!(text.contains("per-bank refresh of ddr4-2400u"), "{text}");
 }

@@ -2,9 +2,9 @@
 //! is allowed. What it issues is what the engine has to issue.
 
 use machine::dram::checker::{Checker, Issued};
-use machine::dram::map::{Decoder, Place};
+use machine::dram::map::{Decoder, DramLocation};
 use machine::dram::policy::{BatchBy, ControllerSpec, Order, Page, Refresh, Writes};
-use machine::dram::standard::{Command, Standard};
+use machine::dram::standard::{DramCommand, Standard};
 
 #[derive(Clone, Copy)]
 pub struct Request {
@@ -16,7 +16,7 @@ pub struct Request {
 #[derive(Clone, Copy)]
 struct Waiting {
     id: usize,
-    place: Place,
+    place: DramLocation,
     write: bool,
     accepted: u64,
     seq: usize,
@@ -128,7 +128,7 @@ impl<'a> Naive<'a> {
     }
 
     /// Offers a request at the end of a clock; whether it is taken.
-    pub fn offer(&mut self, clock: u64, id: usize, place: Place, write: bool) -> bool {
+    pub fn offer(&mut self, clock: u64, id: usize, place: DramLocation, write: bool) -> bool {
         if self.ingress.is_some() {
             return false;
         }
@@ -217,7 +217,7 @@ impl<'a> Naive<'a> {
         (0..self.refresh.len()).any(|i| self.refresh[i].1 && self.target(i).contains(&bank))
     }
 
-    fn issue(&mut self, clock: u64, command: Command, bank: u32, row: u32) -> bool {
+    fn issue(&mut self, clock: u64, command: DramCommand, bank: u32, row: u32) -> bool {
         let issued = Issued { clock, command, bank, row };
         if self.checker.permits(issued).is_err() {
             return false;
@@ -236,10 +236,10 @@ impl<'a> Naive<'a> {
             let per_bank = self.spec.refresh == Refresh::PerBank;
             let open = target.iter().any(|&b| self.checker.open_row(b).is_some());
             let command = match (open, per_bank) {
-                (true, true) => Command::Pre,
-                (true, false) => Command::PreAll,
-                (false, true) => Command::RefBank,
-                (false, false) => Command::Ref,
+                (true, true) => DramCommand::Pre,
+                (true, false) => DramCommand::PreAll,
+                (false, true) => DramCommand::RefBank,
+                (false, false) => DramCommand::Ref,
             };
             if self.issue(clock, command, target[0], 0) {
                 if !open {
@@ -257,13 +257,13 @@ impl<'a> Naive<'a> {
     }
 
     /// The requests that may act, with what each needs: at most one a bank, and its age.
-    fn candidates(&self) -> Vec<(usize, Command, Waiting)> {
+    fn candidates(&self) -> Vec<(usize, DramCommand, Waiting)> {
         let mut found = Vec::new();
         let needs = |w: &Waiting| match self.checker.open_row(w.place.bank) {
-            None => Command::Act,
-            Some(row) if row != w.place.row => Command::Pre,
-            _ if w.write => Command::Wr,
-            _ => Command::Rd,
+            None => DramCommand::Act,
+            Some(row) if row != w.place.row => DramCommand::Pre,
+            _ if w.write => DramCommand::Wr,
+            _ => DramCommand::Rd,
         };
         match self.spec.order {
             Order::FrFcfs { cap } => {
@@ -369,16 +369,16 @@ impl<'a> Naive<'a> {
                 continue;
             }
             let ahead = !matches!(self.spec.order, Order::Fcfs { prefetch: 0 } | Order::Batch { prefetch: 0, .. });
-            if command == Command::Act && !ahead && clock < self.data_end {
+            if command == DramCommand::Act && !ahead && clock < self.data_end {
                 continue;
             }
-            let row = if command == Command::Act { w.place.row } else { 0 };
+            let row = if command == DramCommand::Act { w.place.row } else { 0 };
             if !self.issue(clock, command, w.place.bank, row) {
                 continue;
             }
             let adaptive = matches!(self.spec.page, Page::Adaptive { .. });
             let bank = &mut self.banks[w.place.bank as usize];
-            if command == Command::Act {
+            if command == DramCommand::Act {
                 if adaptive && bank.closed_row == Some(row) {
                     bank.timeout = (bank.timeout * 2).min(4096);
                 }
@@ -399,7 +399,7 @@ impl<'a> Naive<'a> {
         for bank in self.idle_rows() {
             let state = self.banks[bank as usize];
             let row = self.checker.open_row(bank);
-            if clock >= state.last_use + u64::from(state.timeout) && self.issue(clock, Command::Pre, bank, 0) {
+            if clock >= state.last_use + u64::from(state.timeout) && self.issue(clock, DramCommand::Pre, bank, 0) {
                 self.banks[bank as usize].closed_row = row;
                 return;
             }

@@ -14,7 +14,7 @@
 //! `sim` has the caches themselves; this one has their response only.
 
 use control::{Actuator, Allocation, ClassObservation, Counter, Observation, Sample};
-use queueing::{CyclicBuffers, IoWays, cyclic_leakage};
+use queueing::{CyclicBuffers, DdioWays, cyclic_leakage};
 use units::{Cbm, Clos, Ps};
 
 pub const WAYS: u32 = 11;
@@ -66,7 +66,7 @@ impl Program {
     pub fn surface(&self, bytes: f64) -> Surface {
         let lines = (bytes / 64.0).ceil();
         let of = CyclicBuffers { buffers: self.buffers, lines, touched: 1.0_f64.min(lines - 0.5) };
-        let at = |ways| cyclic_leakage(&of, &IoWays { sets: SETS, ways }).expect("sound numbers");
+        let at = |ways| cyclic_leakage(&of, &DdioWays { sets: SETS, ways }).expect("sound numbers");
         Surface { program: *self, bytes, leaks: (1..WAYS).map(at).collect() }
     }
 }

@@ -4,8 +4,8 @@ use functions::{Forward, PacketFunction, Verdict};
 use packet::{Packet, internet_checksum};
 use probe::Null;
 use router::RouterError;
-use router::sink::Sink;
-use router::source::{Next, Source};
+use router::sink::FrameSink;
+use router::source::{FrameSource, NextFrame};
 use units::{PacketId, PortId, Ps};
 
 /// Packet `number`: its identification and source say which it is; its destination, time to live and checksum differ, so
@@ -36,14 +36,14 @@ pub struct Made {
     pub end: u64,
 }
 
-impl Source for Made {
-    fn next(&mut self, out: &mut Packet) -> Result<Next, RouterError> {
+impl FrameSource for Made {
+    fn next(&mut self, out: &mut Packet) -> Result<NextFrame, RouterError> {
         if self.next == self.end {
-            return Ok(Next::End);
+            return Ok(NextFrame::End);
         }
         *out = packet(self.next);
         self.next += 1;
-        Ok(Next::Packet)
+        Ok(NextFrame::Packet)
     }
 }
 
@@ -51,7 +51,7 @@ impl Source for Made {
 #[derive(Default)]
 pub struct Kept(pub Vec<(Packet, PortId)>);
 
-impl Sink for Kept {
+impl FrameSink for Kept {
     fn send(&mut self, packet: &Packet, port: PortId) -> Result<(), RouterError> {
         self.0.push((packet.clone(), port));
         Ok(())

@@ -34,7 +34,7 @@ fn miss_rate(level: &LevelCounters) -> f64 {
 /// One level of the memory system. For DDIO a hit is a device write in place; for DMA reads it is a read that a cache
 /// served.
 #[derive(Serialize, JsonSchema)]
-pub struct Level {
+pub struct LevelSummary {
     /// `L1d`, `L2`, `LLC`, `DDIO` or `DMA read`.
     name: &'static str,
     #[serde(flatten)]
@@ -44,12 +44,12 @@ pub struct Level {
     hit_rate: f64,
 }
 
-pub(super) fn levels(measured: &Measured) -> Vec<Level> {
+pub(super) fn levels(measured: &Measured) -> Vec<LevelSummary> {
     let c = &measured.counts.memory;
     let levels = [("L1d", c.l1), ("L2", c.l2), ("LLC", c.llc), ("DDIO", c.dma_write), ("DMA read", c.dma_read)];
     let level = |(name, counters): (&'static str, LevelCounters)| {
         let hit_rate = counters.hits as f64 / counters.lookups() as f64;
-        Level { name, counters, hit_rate }
+        LevelSummary { name, counters, hit_rate }
     };
     levels.into_iter().map(level).collect()
 }
@@ -96,7 +96,7 @@ impl LlcBytes {
 
 /// A class of service that is set, and what all who are in it did.
 #[derive(Serialize, JsonSchema)]
-pub struct Class {
+pub struct ClassSummary {
     /// Its number.
     clos: u8,
     /// Its mask of ways.
@@ -115,12 +115,12 @@ pub struct Class {
 }
 
 /// Each class that is set, by its number; none where none is.
-pub(super) fn classes_of_service(scenario: &Scenario, measured: &Measured) -> Option<Vec<Class>> {
+pub(super) fn classes_of_service(scenario: &Scenario, measured: &Measured) -> Option<Vec<ClassSummary>> {
     let classes = &scenario.machine.clos;
     let one = |(key, class): (&String, &ClosSpec)| {
         let clos = number(key)?;
         let ClassCounters { llc, lines } = measured.counts.clos[usize::from(clos)];
-        Some(Class {
+        Some(ClassSummary {
             clos,
             ways: class.ways.lowest(key, scenario.machine.llc.ways).ok().map(|mask| mask.0),
             cores: class.cores.clone(),
@@ -151,27 +151,27 @@ impl CopyTable {
 
 /// What the copy engine did. Its device accesses count in the levels `DDIO` and `DMA read`.
 #[derive(Serialize, JsonSchema)]
-pub struct CopyEngine {
+pub struct CopyEngineSummary {
     /// `non-temporal`, `dma` or `controller`.
     by: &'static str,
     #[serde(flatten)]
     counters: EngineCounters,
 }
 
-impl CopyEngine {
-    pub(super) fn of(scenario: &Scenario, measured: &Measured) -> Option<CopyEngine> {
+impl CopyEngineSummary {
+    pub(super) fn of(scenario: &Scenario, measured: &Measured) -> Option<CopyEngineSummary> {
         let by = match scenario.machine.copy_engine.as_ref()? {
             CopyEngineSpec::NonTemporal => "non-temporal",
             CopyEngineSpec::Dma { .. } => "dma",
             CopyEngineSpec::Controller { .. } => "controller",
         };
-        Some(CopyEngine { by, counters: measured.counts.engine })
+        Some(CopyEngineSummary { by, counters: measured.counts.engine })
     }
 }
 
 /// One direction of a link between sockets.
 #[derive(Serialize, JsonSchema)]
-pub struct Link {
+pub struct LinkSummary {
     /// The socket that it leaves.
     from: u32,
     /// The socket that it leads to.
@@ -190,14 +190,14 @@ pub struct Sockets {
     #[serde(flatten)]
     counters: SocketCounters,
     /// Each direction of each link.
-    links: Vec<Link>,
+    links: Vec<LinkSummary>,
 }
 
 impl Sockets {
     pub(super) fn of(measured: &Measured) -> Option<Sockets> {
         let counters = measured.counts.sockets.clone()?;
         let span = measured.counts.span.as_secs();
-        let links = counters.links.iter().map(|(from, to, link)| Link {
+        let links = counters.links.iter().map(|(from, to, link)| LinkSummary {
             from: *from,
             to: *to,
             gb_per_s: link.bytes as f64 / span / 1e9,
@@ -210,14 +210,14 @@ impl Sockets {
 
 /// What snooping did.
 #[derive(Serialize, JsonSchema)]
-pub struct Snooping {
+pub struct SnoopingSummary {
     #[serde(flatten)]
     counters: SnoopCounters,
 }
 
-impl Snooping {
-    pub(super) fn of(measured: &Measured) -> Option<Snooping> {
-        measured.counts.snooping.map(|counters| Snooping { counters })
+impl SnoopingSummary {
+    pub(super) fn of(measured: &Measured) -> Option<SnoopingSummary> {
+        measured.counts.snooping.map(|counters| SnoopingSummary { counters })
     }
 }
 
@@ -302,7 +302,7 @@ impl StackedTables {
 
 /// DRAM accesses by what they met in the row buffer, and how the data bus spent its time.
 #[derive(Serialize, JsonSchema)]
-pub struct Dram {
+pub struct DramSummary {
     #[serde(flatten)]
     counters: DramCounters,
     /// Bandwidth, reads and writes.
@@ -360,15 +360,15 @@ pub struct DramEnergy {
     causes: Energy,
 }
 
-impl Dram {
-    pub(super) fn of(scenario: &Scenario, measured: &Measured) -> Dram {
+impl DramSummary {
+    pub(super) fn of(scenario: &Scenario, measured: &Measured) -> DramSummary {
         let d = measured.counts.dram;
         let data =
             d.bus_busy.as_secs() / (measured.counts.span.as_secs() * f64::from(scenario.machine.dram_channels()));
         let controllers = measured.controllers.as_ref().zip(scenario.machine.dram.controller.as_ref());
         let energy = energy_model(scenario).map(|model| model.of(&measured.counts.dram_work));
         let carried = measured.measure.carried.packets;
-        Dram {
+        DramSummary {
             counters: d,
             bandwidth_gb_per_s: dram_bandwidth(measured) / 1e9,
             peak_gb_per_s: measured.dram_peak / 1e9,
@@ -496,7 +496,7 @@ impl Pcie {
 
 /// One core: shares of time, and its work per packet.
 #[derive(Serialize, JsonSchema)]
-pub struct Core {
+pub struct CoreSummary {
     /// Its number.
     core: usize,
     #[serde(flatten)]
@@ -516,11 +516,11 @@ pub struct Core {
     cycles_per_packet: f64,
 }
 
-pub(super) fn cores(scenario: &Scenario, measured: &Measured) -> Vec<Core> {
+pub(super) fn cores(scenario: &Scenario, measured: &Measured) -> Vec<CoreSummary> {
     let ghz = scenario.machine.core.frequency.ghz();
     let one = |(core, c): (usize, &CoreCounters)| {
         let (packets, busy) = (c.packets as f64, c.busy.as_secs() / measured.counts.span.as_secs());
-        Core {
+        CoreSummary {
             core,
             counters: *c,
             busy,
@@ -535,7 +535,7 @@ pub(super) fn cores(scenario: &Scenario, measured: &Measured) -> Vec<Core> {
 
 /// The pool of packet buffers.
 #[derive(Serialize, JsonSchema)]
-pub struct Mempool {
+pub struct MempoolSummary {
     /// Its mbufs.
     size: u32,
     /// Whether drivers found it empty.
@@ -544,16 +544,16 @@ pub struct Mempool {
     rx_nombuf: u64,
 }
 
-impl Mempool {
-    pub(super) fn of(scenario: &Scenario, measured: &Measured) -> Mempool {
+impl MempoolSummary {
+    pub(super) fn of(scenario: &Scenario, measured: &Measured) -> MempoolSummary {
         let rx_nombuf = measured.counts.cores.iter().map(|c| c.rx_nombuf).sum();
-        Mempool { size: scenario.mempool.size, starved: rx_nombuf > 0, rx_nombuf }
+        MempoolSummary { size: scenario.mempool.size, starved: rx_nombuf > 0, rx_nombuf }
     }
 }
 
 /// What the allocator of `[buffer]` did.
 #[derive(Serialize, JsonSchema)]
-pub struct PacketBuffer {
+pub struct PacketBufferSummary {
     /// Which allocator it is.
     allocation: &'static str,
     /// The buffer's memory.
@@ -566,10 +566,10 @@ pub struct PacketBuffer {
     fragmentation: f64,
 }
 
-impl PacketBuffer {
-    pub(super) fn of(scenario: &Scenario, measured: &Measured) -> Option<PacketBuffer> {
+impl PacketBufferSummary {
+    pub(super) fn of(scenario: &Scenario, measured: &Measured) -> Option<PacketBufferSummary> {
         let (spec, counters) = scenario.buffer.as_ref().zip(measured.counts.buffer)?;
-        Some(PacketBuffer {
+        Some(PacketBufferSummary {
             allocation: spec.allocation.name(),
             size_bytes: spec.size.bytes(),
             longest_bytes: spec.longest.bytes(),
@@ -615,9 +615,9 @@ pub struct Member {
 
 /// What each member of a chain did; none of a function alone.
 pub(super) fn members(measured: &Measured) -> Option<Vec<Member>> {
-    let sum = |of: fn(&functions::Share) -> u64| measured.counts.members.iter().map(of).sum::<u64>() as f64;
+    let sum = |of: fn(&functions::MemberTotals) -> u64| measured.counts.members.iter().map(of).sum::<u64>() as f64;
     let (references, instructions) = (sum(|m| m.seen.references), sum(|m| m.seen.instructions));
-    let member = |m: &functions::Share| Member {
+    let member = |m: &functions::MemberTotals| Member {
         name: m.name,
         packets: m.packets,
         dropped: m.dropped,
@@ -631,7 +631,7 @@ pub(super) fn members(measured: &Measured) -> Option<Vec<Member>> {
 
 /// What the user plane's flow tables did, all cores together.
 #[derive(Serialize, JsonSchema)]
-pub struct FlowTable {
+pub struct FlowTableSummary {
     /// Flows that a core has room for.
     flows_per_core: u64,
     #[serde(flatten)]
@@ -641,18 +641,18 @@ pub struct FlowTable {
     hit_rate: f64,
 }
 
-impl FlowTable {
-    pub(super) fn of(scenario: &Scenario, measured: &Measured) -> Option<FlowTable> {
+impl FlowTableSummary {
+    pub(super) fn of(scenario: &Scenario, measured: &Measured) -> Option<FlowTableSummary> {
         let counters = measured.counts.flow_tables?;
         let flows_per_core = scenario.function.upf.processing.flow_capacity();
         let hit_rate = counters.hits as f64 / (counters.hits + counters.misses) as f64;
-        Some(FlowTable { flows_per_core, counters, hit_rate })
+        Some(FlowTableSummary { flows_per_core, counters, hit_rate })
     }
 }
 
 /// What another program on the machine did.
 #[derive(Serialize, JsonSchema)]
-pub struct Neighbour {
+pub struct NeighbourSummary {
     /// Its name.
     name: String,
     /// Cores that it runs on.
@@ -668,9 +668,9 @@ pub struct Neighbour {
     llc_miss_rate: f64,
 }
 
-pub(super) fn neighbours(scenario: &Scenario, measured: &Measured) -> Vec<Neighbour> {
+pub(super) fn neighbours(scenario: &Scenario, measured: &Measured) -> Vec<NeighbourSummary> {
     let seconds = measured.counts.span.as_secs();
-    let one = |(spec, did): (&NeighbourSpec, &NeighbourCounters)| Neighbour {
+    let one = |(spec, did): (&NeighbourSpec, &NeighbourCounters)| NeighbourSummary {
         name: spec.name.clone(),
         cores: spec.cores,
         working_set_bytes: spec.working_set.bytes(),

@@ -15,22 +15,22 @@ use crate::scenario::files::file_name;
 
 /// What was cut at the start, and why.
 #[derive(Serialize, JsonSchema)]
-pub struct WarmUp {
+pub struct WarmUpSummary {
     #[serde(flatten)]
     cut: simulate::WarmUp,
     /// All that in words.
     why: String,
 }
 
-impl WarmUp {
-    pub(super) fn of(cut: &simulate::WarmUp) -> WarmUp {
-        WarmUp { cut: *cut, why: warmup_text(cut) }
+impl WarmUpSummary {
+    pub(super) fn of(cut: &simulate::WarmUp) -> WarmUpSummary {
+        WarmUpSummary { cut: *cut, why: warmup_text(cut) }
     }
 }
 
 /// The policy that set the LLC's ways, and what came of it.
 #[derive(Serialize, JsonSchema)]
-pub struct Policy {
+pub struct PolicySummary {
     /// Which it is.
     #[schemars(with = "String")]
     kind: PolicyKind,
@@ -46,11 +46,11 @@ pub struct Policy {
     intervals: Vec<ControlInterval>,
 }
 
-impl Policy {
-    pub(super) fn of(result: &RunResult) -> Option<Policy> {
+impl PolicySummary {
+    pub(super) fn of(result: &RunResult) -> Option<PolicySummary> {
         let spec = result.scenario.policy.as_ref()?;
         let intervals = &result.measured.control;
-        Some(Policy {
+        Some(PolicySummary {
             kind: spec.kind,
             interval_ns: spec.interval.ps().as_ns(),
             changes: intervals.iter().filter(|i| i.decided_io_ways.is_some_and(|ways| ways != i.io_ways)).count(),
@@ -63,7 +63,7 @@ impl Policy {
 
 /// Something in the input that could not be used.
 #[derive(Serialize, JsonSchema)]
-pub struct Finding {
+pub struct FindingSummary {
     /// Bytes from the start of the (decompressed) input.
     offset: u64,
     /// What came and what was expected; of a text with its line.
@@ -72,9 +72,9 @@ pub struct Finding {
 
 /// What could not be read of an input.
 #[derive(Serialize, JsonSchema)]
-pub struct Damage {
+pub struct DamageSummary {
     /// The first findings.
-    damage: Vec<Finding>,
+    damage: Vec<FindingSummary>,
     /// How many there are.
     damage_count: u64,
     /// How many of each kind, with the first of it.
@@ -83,10 +83,10 @@ pub struct Damage {
     damage_skipped_bytes: u64,
 }
 
-impl Damage {
-    fn of(damage: &traffic::Damage) -> Damage {
-        let finding = |f: &traffic::Finding| Finding { offset: f.offset, what: f.what.clone() };
-        Damage {
+impl DamageSummary {
+    fn of(damage: &traffic::Damage) -> DamageSummary {
+        let finding = |f: &traffic::DamageFinding| FindingSummary { offset: f.offset, what: f.what.clone() };
+        DamageSummary {
             damage: damage.first.iter().map(finding).collect(),
             damage_count: damage.count,
             damage_by_kind: damage.by_kind.clone(),
@@ -97,7 +97,7 @@ impl Damage {
 
 /// Where the packets came from. What is wrong with them is of captures.
 #[derive(Serialize, JsonSchema)]
-pub struct Traffic {
+pub struct TrafficSummary {
     /// Runs with equal ones see the same packets at the same times.
     id: String,
     /// The capture or the profile.
@@ -109,22 +109,22 @@ pub struct Traffic {
     #[schemars(with = "u64")]
     packets_in_file: Option<u64>,
     #[serde(flatten)]
-    damage: Option<Damage>,
+    damage: Option<DamageSummary>,
 }
 
-impl Traffic {
-    pub(super) fn of(result: &RunResult) -> Traffic {
+impl TrafficSummary {
+    pub(super) fn of(result: &RunResult) -> TrafficSummary {
         let spec = &result.scenario.traffic;
         let source = match spec.capture.as_deref().map(file_name) {
             Some(name) => format!("capture {name}"),
             None => format!("profile {}", spec.profile.as_deref().unwrap_or("isp")),
         };
-        Traffic {
+        TrafficSummary {
             id: traffic_id(result),
             source,
             mean_frame_bytes: result.mean_frame_bytes,
             packets_in_file: result.capture.as_ref().map(|report| report.packets),
-            damage: result.capture.as_ref().map(|report| Damage::of(&report.damage)),
+            damage: result.capture.as_ref().map(|report| DamageSummary::of(&report.damage)),
         }
     }
 }
@@ -143,7 +143,7 @@ pub struct RoutingTable {
     /// Entries for a prefix that had a route already.
     duplicates: u64,
     #[serde(flatten)]
-    damage: Damage,
+    damage: DamageSummary,
 }
 
 impl RoutingTable {
@@ -153,7 +153,7 @@ impl RoutingTable {
             format: routing.format,
             compression: routing.compression,
             duplicates: routing.duplicates,
-            damage: Damage::of(&routing.damage),
+            damage: DamageSummary::of(&routing.damage),
         }
     }
 }
@@ -169,7 +169,7 @@ pub struct Routes {
 
 /// The machine of the scenario.
 #[derive(Serialize, JsonSchema)]
-pub struct Machine {
+pub struct MachineSummary {
     /// The shipped machine or file that it is made of.
     preset: Option<String>,
     /// Its title.
@@ -186,10 +186,10 @@ pub struct Machine {
     io_ways: u32,
 }
 
-impl Machine {
-    pub(super) fn of(result: &RunResult) -> Machine {
+impl MachineSummary {
+    pub(super) fn of(result: &RunResult) -> MachineSummary {
         let scenario = &result.scenario;
-        Machine {
+        MachineSummary {
             preset: scenario.machine.preset.clone(),
             name: scenario.machine.name.clone(),
             cores: scenario.machine.cores,

@@ -15,20 +15,21 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 use stats::Reason;
 
-pub(crate) use packets::{Interval, series};
+pub(crate) use packets::{IntervalSummary, series};
 
-use crate::answer::rates::{Rates, is_stationary};
-use crate::answer::verdict::{Verdict, verdict};
+use crate::answer::rates::{MeasuredRates, is_stationary};
+use crate::answer::verdict::{RunVerdict, verdict};
 use crate::load::InputFile;
 use crate::run::RunResult;
 use crate::scenario::{FunctionKind, Scenario};
 use crate::server::Loss;
 use hardware::{
-    Class, CopyEngine, CopyTable, Core, Dram, FlowTable, Level, LlcApplication, LlcByCores, LlcBytes, Member, Mempool,
-    Neighbour, NicCache, PacketBuffer, Pcie, Snooping, Sockets, StackedTables,
+    ClassSummary, CopyEngineSummary, CopyTable, CoreSummary, DramSummary, FlowTableSummary, LevelSummary,
+    LlcApplication, LlcByCores, LlcBytes, Member, MempoolSummary, NeighbourSummary, NicCache, PacketBufferSummary,
+    Pcie, SnoopingSummary, Sockets, StackedTables,
 };
-use inputs::{Machine, Policy, Routes, RoutingTable, Traffic, WarmUp};
-use packets::{CurvePoint, PacketClass, Search, Sojourn};
+use inputs::{MachineSummary, PolicySummary, Routes, RoutingTable, TrafficSummary, WarmUpSummary};
+use packets::{CurvePoint, PacketClass, SearchSummary, Sojourn};
 
 /// The version of this build.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -101,14 +102,14 @@ pub struct Summary {
     /// Whether Ctrl-C ended the run early.
     partial: bool,
     /// The answer in words.
-    verdict: Verdict,
+    verdict: RunVerdict,
     /// Packets offered after warm-up: carried, `lost` and `rejected`. 0 where the run was stopped before; then the machine's
     /// counts below are of no packet, and terminal and report show none.
     packets: u64,
     /// Packets offered before warm-up was over.
     warmup_packets: u64,
     /// What was cut at the start, and why.
-    warmup: WarmUp,
+    warmup: WarmUpSummary,
     /// Whether what was measured shows no trend; null where too few packets were sent to tell.
     stationary: Option<bool>,
     /// Offered rate over the measured time.
@@ -158,53 +159,53 @@ pub struct Summary {
     #[schemars(with = "Vec<[f64; 2]>")]
     sojourn_cdf: Vec<(f64, f64)>,
     /// The levels of the memory system.
-    levels: Vec<Level>,
+    levels: Vec<LevelSummary>,
     /// The LLC by the kind of core; empty where classes of service name cores or neighbours.
     llc_by_cores: Vec<LlcByCores>,
     /// Each class of service that is set, and all who are in it; null without `machine.clos`.
-    clos: Option<Vec<Class>>,
+    clos: Option<Vec<ClassSummary>>,
     /// What the copy table did; null without one.
     copy_table: Option<CopyTable>,
     /// What the copy engine did; null without one.
-    copy_engine: Option<CopyEngine>,
+    copy_engine: Option<CopyEngineSummary>,
     /// What went between sockets; null of one socket.
     sockets: Option<Sockets>,
     /// What snooping did; null without `machine.llc.coherence = "snoop"`, where a directory knows who has a line.
-    snooping: Option<Snooping>,
+    snooping: Option<SnoopingSummary>,
     /// What was done at the LLC for each application that it tells apart.
     applications: Vec<LlcApplication>,
     /// What the stacked DRAM did that holds tables; null without `machine.stacked`.
     stacked: Option<StackedTables>,
     /// DRAM.
-    dram: Dram,
+    dram: DramSummary,
     /// PCIe.
     pcie: Pcie,
     /// Each core.
-    cores: Vec<Core>,
+    cores: Vec<CoreSummary>,
     /// The pool of packet buffers.
-    mempool: Mempool,
+    mempool: MempoolSummary,
     /// What the allocator of `[buffer]` did; null where packets lie in their mbufs.
-    packet_buffer: Option<PacketBuffer>,
+    packet_buffer: Option<PacketBufferSummary>,
     /// What the NIC's SRAM for the tails of receive queues did; null without `nic.cache_cells`.
     nic_cache: Option<NicCache>,
     /// The run at other loads.
     curve: Vec<CurvePoint>,
     /// The run by intervals of simulated time.
-    series: Vec<Interval>,
+    series: Vec<IntervalSummary>,
     /// What the policy that sets the LLC's ways saw and did; null without one.
-    policy: Option<Policy>,
+    policy: Option<PolicySummary>,
     /// The search; null without one.
-    search: Option<Search>,
+    search: Option<SearchSummary>,
     /// Where the packets came from.
-    traffic: Traffic,
+    traffic: TrafficSummary,
     /// The machine.
-    machine: Machine,
+    machine: MachineSummary,
     /// What each function of a chain did, in its order; null of a function alone.
     members: Option<Vec<Member>>,
     /// What the user plane's flow tables did; null without `function.upf.processing.flow_table`.
-    flow_table: Option<FlowTable>,
+    flow_table: Option<FlowTableSummary>,
     /// What each other program on the machine did.
-    neighbours: Vec<Neighbour>,
+    neighbours: Vec<NeighbourSummary>,
     /// Bytes of the LLC at the end, by who has brought them in.
     llc_bytes: LlcBytes,
     /// Routes in use.
@@ -250,7 +251,7 @@ impl Summary {
         let (scenario, measured) = (&result.scenario, &result.measured);
         let m = &measured.measure;
         let loss = m.loss.estimate();
-        let rates = Rates::of(m);
+        let rates = MeasuredRates::of(m);
         let drops = || m.lost.iter().chain(&m.rejected);
         let named = scenario.machine.clos.values().any(|class| !class.cores.is_empty() || !class.neighbours.is_empty());
         Summary {
@@ -264,7 +265,7 @@ impl Summary {
             verdict: verdict(result),
             packets: m.offered.packets,
             warmup_packets: measured.warmup.packets,
-            warmup: WarmUp::of(&measured.warmup),
+            warmup: WarmUpSummary::of(&measured.warmup),
             stationary: is_stationary(m),
             offered_mpps: rates.mpps(&m.offered),
             carried_mpps: rates.mpps(&m.carried),
@@ -291,25 +292,25 @@ impl Summary {
             llc_by_cores: if named { Vec::new() } else { hardware::llc_by_cores(measured) },
             clos: hardware::classes_of_service(scenario, measured),
             copy_table: CopyTable::of(scenario, measured),
-            copy_engine: CopyEngine::of(scenario, measured),
+            copy_engine: CopyEngineSummary::of(scenario, measured),
             sockets: Sockets::of(measured),
-            snooping: Snooping::of(measured),
+            snooping: SnoopingSummary::of(measured),
             applications: hardware::applications(scenario, measured),
             stacked: StackedTables::of(scenario, measured),
-            dram: Dram::of(scenario, measured),
+            dram: DramSummary::of(scenario, measured),
             pcie: Pcie::of(scenario, measured),
             cores: hardware::cores(scenario, measured),
-            mempool: Mempool::of(scenario, measured),
-            packet_buffer: PacketBuffer::of(scenario, measured),
+            mempool: MempoolSummary::of(scenario, measured),
+            packet_buffer: PacketBufferSummary::of(scenario, measured),
             nic_cache: NicCache::of(scenario, measured),
             curve: result.curve.iter().map(CurvePoint::of).collect(),
             series: series(scenario, m),
-            policy: Policy::of(result),
-            search: result.search.as_ref().map(|found| Search::of(result, found)),
-            traffic: Traffic::of(result),
-            machine: Machine::of(result),
+            policy: PolicySummary::of(result),
+            search: result.search.as_ref().map(|found| SearchSummary::of(result, found)),
+            traffic: TrafficSummary::of(result),
+            machine: MachineSummary::of(result),
             members: hardware::members(measured),
-            flow_table: FlowTable::of(scenario, measured),
+            flow_table: FlowTableSummary::of(scenario, measured),
             neighbours: hardware::neighbours(scenario, measured),
             llc_bytes: LlcBytes::of(measured),
             routes: Routes { ipv4: result.routing.routes.0, ipv6: result.routing.routes.1 },

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use machine::dram::Work;
+use machine::dram::EnergyEvents;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -12,7 +12,7 @@ use units::{LINE_BYTES, Ps};
 use crate::answer::rates::energy_model;
 use crate::run::measure::{CLASSES, ClassTally, Interval as Counts, Measure};
 use crate::run::{RunResult, SearchOutcome, Trial};
-use crate::scenario::{Scenario, Search as SearchKind};
+use crate::scenario::{RateSearch as SearchKind, Scenario};
 
 /// Shares of the CDF that two points are apart, at most.
 const CDF_STEP: f64 = 1.0 / 150.0;
@@ -217,7 +217,7 @@ pub struct SearchTrial {
 
 /// A search by RFC 2544: the highest load at which the loss is within `loss_limit`, and its trials.
 #[derive(Serialize, JsonSchema)]
-pub struct Search {
+pub struct SearchSummary {
     /// `ndr`, without loss, or `pdr`, with a loss within `loss_limit`.
     kind: &'static str,
     /// The rate found; 0 where none was.
@@ -236,12 +236,12 @@ pub struct Search {
     trials: Vec<SearchTrial>,
 }
 
-impl Search {
-    pub(super) fn of(result: &RunResult, found: &SearchOutcome) -> Search {
+impl SearchSummary {
+    pub(super) fn of(result: &RunResult, found: &SearchOutcome) -> SearchSummary {
         let trial =
             |trial: &Trial| SearchTrial { point: CurvePoint::of(trial), pass: trial.loss() <= found.loss_limit };
         let best = found.trials.iter().rfind(|t| t.load == found.load);
-        Search {
+        SearchSummary {
             kind: if found.kind == SearchKind::Ndr { "ndr" } else { "pdr" },
             mpps: best.map_or(0.0, |t| t.offered_mpps),
             gbps: found.load * result.scenario.nic.rate.gbps(),
@@ -257,7 +257,7 @@ impl Search {
 /// One interval of the run's time series: packets by their arrival, cores and memory by when they worked. The table
 /// `series` has a column for each field.
 #[derive(Serialize, JsonSchema)]
-pub struct Interval {
+pub struct IntervalSummary {
     /// When it began, from the end of warm-up on.
     pub(crate) start_ns: f64,
     /// How long it is.
@@ -313,7 +313,7 @@ fn intervals(m: &Measure) -> (Cow<'_, [Counts]>, Ps) {
 
 /// The series since measurement began. The last interval is as wide as it was measured. Packets count where they
 /// arrived, what cores and memory did counts when it was done; after the last arrival, of the last interval.
-pub(crate) fn series(scenario: &Scenario, m: &Measure) -> Vec<Interval> {
+pub(crate) fn series(scenario: &Scenario, m: &Measure) -> Vec<IntervalSummary> {
     let (intervals, last) = intervals(m);
     let mut series = Vec::with_capacity(intervals.len());
     let mut start = Ps::ZERO;
@@ -322,7 +322,7 @@ pub(crate) fn series(scenario: &Scenario, m: &Measure) -> Vec<Interval> {
         let us = width.as_secs() * 1e6;
         let a = &interval.activity;
         let [descriptors, queued, sending, free] = a.mbufs.map(|sum| sum as f64 / a.samples as f64);
-        series.push(Interval {
+        series.push(IntervalSummary {
             start_ns: start.as_ns(),
             width_ns: width.as_ns(),
             offered_mpps: interval.offered as f64 / us,
@@ -357,7 +357,7 @@ pub(super) fn batches(scenario: &Scenario, m: &Measure) -> Map<String, Value> {
     out.insert("carried_mpps".into(), carried.collect());
     if let Ok(model) = energy_model(scenario) {
         let each = whole.chunks_exact(each).map(|intervals| {
-            let mut work = Work::default();
+            let mut work = EnergyEvents::default();
             intervals.iter().for_each(|i| work += i.activity.dram_work);
             model.of(&work).total() / intervals.iter().map(|i| i.carried).sum::<u64>() as f64
         });

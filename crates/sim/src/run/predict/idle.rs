@@ -5,7 +5,7 @@
 
 use engine::Seed;
 use functions::{Function, PacketFunction, Verdict};
-use machine::cores::{BurstPacket, Core, Step};
+use machine::cores::{BurstPacket, Core, CoreStep};
 use machine::dram::DramCounters;
 use machine::memory::Hierarchy;
 use machine::nic::{Mempool, RSS_KEY, RX_RING, Received, RxQueue, ServerLayout, TX_RING, Toeplitz, TxQueue};
@@ -92,7 +92,7 @@ impl Sums {
     }
 }
 
-struct Worker {
+struct ProfiledCore {
     core: Core,
     rx: RxQueue,
     tx: Vec<TxQueue>,
@@ -111,7 +111,7 @@ pub(super) struct Idle<'a> {
     layout: ServerLayout,
     pool: Mempool,
     rss: Toeplitz,
-    workers: Vec<Worker>,
+    workers: Vec<ProfiledCore>,
     now: Ps,
     offered: u64,
 }
@@ -150,7 +150,7 @@ impl<'a> Idle<'a> {
             };
             let tx = (0..nic.ports).map(|port| TxQueue::new(nic.tx_descriptors, port, nic.fast_free)).collect();
             let core = Core::new(&m.core, CoreId(i), "machine.core")?;
-            workers.push(Worker { core, rx, tx, waiting: 0, arrived: 0 });
+            workers.push(ProfiledCore { core, rx, tx, waiting: 0, arrived: 0 });
         }
         m.place(&mut memory, &layout)?;
         Ok(Idle {
@@ -270,10 +270,10 @@ impl<'a> Idle<'a> {
         worker.core.start(places, now);
         let end = loop {
             match worker.core.step(&mut self.memory, &self.layout, now, Ps::MAX) {
-                Step::Done(at) => break at,
-                Step::Lock(_, at) => worker.core.grant(at),
+                CoreStep::Done(at) => break at,
+                CoreStep::Lock(_, at) => worker.core.grant(at),
                 // Nobody else wants it, and nothing is later than the horizon.
-                Step::Unlock(..) | Step::At(_) | Step::Wait => {}
+                CoreStep::Unlock(..) | CoreStep::At(_) | CoreStep::Wait => {}
             }
         };
         let end = end + ringing;

@@ -99,10 +99,10 @@ impl Profile {
             None => scenario.traffic.offered(line),
         };
         let offered = self.blueprint.packets_per_second(&load)?;
-        let service = Service::new(one, full, scenario.nic.burst.max(1));
-        let rates = Rates::new(scenario, offered, full, shares, &service);
+        let service = PacketService::new(one, full, scenario.nic.burst.max(1));
+        let rates = PredictedRates::new(scenario, offered, full, shares, &service);
         let channel = rates.dram(scenario, full);
-        let answer = Sojourn::new(scenario, &rates, full, shares, &service, channel.wait_s);
+        let answer = PredictedSojourn::new(scenario, &rates, full, shares, &service, channel.wait_s);
 
         let m = &scenario.machine;
         let period = m.core.period().as_secs();
@@ -178,7 +178,7 @@ impl LeftOut {
 }
 
 /// The time of a packet at its core: a + c / burst.
-struct Service {
+struct PacketService {
     each: f64,
     fixed: f64,
     /// At the largest burst.
@@ -189,8 +189,8 @@ struct Service {
     instructions: [f64; 2],
 }
 
-impl Service {
-    fn new(one: &PerPacket, full: &PerPacket, burst: u32) -> Service {
+impl PacketService {
+    fn new(one: &PerPacket, full: &PerPacket, burst: u32) -> PacketService {
         let most = f64::from(burst);
         let parts = |one: f64, full: f64| {
             if burst == 1 {
@@ -203,7 +203,7 @@ impl Service {
         // Of a packet: that of a burst's mean is less by as many as it has.
         let scv = most * (full.service_squared / (full.service * full.service) - 1.0).max(0.0);
         let instructions = parts(one.instructions, full.instructions);
-        Service { each, fixed, full: full.service, scv, most: burst, instructions }
+        PacketService { each, fixed, full: full.service, scv, most: burst, instructions }
     }
 
     /// What a core comes to that gets `rate` packets a second, each of which waits for DRAM's queue for `at_dram`; none
@@ -214,7 +214,7 @@ impl Service {
 }
 
 /// Packets a second.
-struct Rates {
+struct PredictedRates {
     offered: f64,
     /// What the busiest core, DRAM, and PCIe in the direction of its packets keep up with.
     by_cores: f64,
@@ -225,21 +225,27 @@ struct Rates {
 }
 
 /// A DRAM channel.
-struct Channel {
+struct PredictedChannel {
     utilisation: f64,
     /// Mean wait of a line; none where it is saturated.
     wait_s: Option<f64>,
 }
 
-impl Rates {
-    fn new(scenario: &Scenario, offered: f64, full: &PerPacket, shares: &[f64], service: &Service) -> Rates {
+impl PredictedRates {
+    fn new(
+        scenario: &Scenario,
+        offered: f64,
+        full: &PerPacket,
+        shares: &[f64],
+        service: &PacketService,
+    ) -> PredictedRates {
         let d = &scenario.machine.dram;
         let by_dram = f64::from(d.channels) / d.t_burst.ps().as_secs() / full.dram_lines.max(1e-12);
         let by_cores = shares.iter().map(|share| 1.0 / (service.full * share)).fold(f64::INFINITY, f64::min);
         let each = |share: &f64| (offered * share).min(1.0 / service.full);
         let by_pcie = 1.0 / full.link[0].max(1e-12);
         let carried = shares.iter().map(each).sum::<f64>().min(by_dram).min(by_pcie);
-        Rates { offered, by_cores, by_dram, by_pcie, carried }
+        PredictedRates { offered, by_cores, by_dram, by_pcie, carried }
     }
 
     fn capacity(&self) -> f64 {
@@ -259,7 +265,7 @@ impl Rates {
         }
     }
 
-    fn dram(&self, scenario: &Scenario, full: &PerPacket) -> Channel {
+    fn dram(&self, scenario: &Scenario, full: &PerPacket) -> PredictedChannel {
         let d = &scenario.machine.dram;
         let line_s = d.t_burst.ps().as_secs();
         let lines = self.carried * full.dram_lines / f64::from(d.channels);
@@ -267,12 +273,12 @@ impl Rates {
             true => queueing::md1(lines, 1.0 / line_s).ok().map(|q| q.w_q),
             false => Some(0.0),
         };
-        Channel { utilisation: lines * line_s, wait_s }
+        PredictedChannel { utilisation: lines * line_s, wait_s }
     }
 }
 
 /// What a packet goes through, in the mean over the cores.
-struct Sojourn {
+struct PredictedSojourn {
     utilisation: f64,
     burst: f64,
     service_s: f64,
@@ -282,17 +288,17 @@ struct Sojourn {
     sojourn_s: Option<f64>,
 }
 
-impl Sojourn {
+impl PredictedSojourn {
     fn new(
         scenario: &Scenario,
-        rates: &Rates,
+        rates: &PredictedRates,
         full: &PerPacket,
         shares: &[f64],
-        service: &Service,
+        service: &PacketService,
         dram_wait_s: Option<f64>,
-    ) -> Sojourn {
+    ) -> PredictedSojourn {
         let at_dram = dram_wait_s.unwrap_or(0.0) * full.dram_reads;
-        let mut out = Sojourn {
+        let mut out = PredictedSojourn {
             utilisation: 0.0,
             burst: 0.0,
             service_s: 0.0,

@@ -1,6 +1,6 @@
 //! Lookups through the caches alone, without time: what warms them up, and what recorded packets find there.
 
-use super::{ASK_EVERY, System, Work};
+use super::{ASK_EVERY, PacketTask, SlicesSystem};
 
 /// Lookups that warm the caches up, by line that they hold.
 const WALKED: u64 = 4;
@@ -28,7 +28,7 @@ impl Visits {
     }
 }
 
-impl System {
+impl SlicesSystem {
     /// Fills the caches; false if `go_on`, which is asked now and then, says no.
     pub(in super::super) fn warm_up(&mut self, factor: u64, go_on: &mut dyn FnMut() -> bool) -> bool {
         let mut left = WALKED * self.capacity() * factor;
@@ -84,7 +84,7 @@ impl System {
         while left > 0 {
             let some = left.min(GROUP) as usize;
             for place in &mut group[..some] {
-                let Work { more, app, core, .. } = self.work[walker];
+                let PacketTask { more, app, core, .. } = self.work[walker];
                 let (app, core) = if more { (usize::from(app), usize::from(core)) } else { self.choose() };
                 let (line, more) = self.draw(walker, app);
                 let work = &mut self.work[walker];

@@ -2,12 +2,12 @@
 //!
 //! A list a bank and queue. Each bank is looked at on its own; which bank goes first is decided by keys.
 
-use crate::dram::channel::queues::Entry;
-use crate::dram::channel::{ACT, Channel, NIL, NO_ROW, NONE, OUTPUT, PRE, RD, WR};
+use crate::dram::channel::queues::QueuedRequest;
+use crate::dram::channel::{ACT, ChannelController, NIL, NO_ROW, NONE, OUTPUT, PRE, RD, WR};
 
-impl<const G: usize> Channel<G> {
+impl<const G: usize> ChannelController<G> {
     #[inline(always)]
-    pub(super) fn first_ready_has_come(&mut self, entry: &Entry, queue: usize, first: bool, cap: u32) {
+    pub(super) fn first_ready_has_come(&mut self, entry: &QueuedRequest, queue: usize, first: bool, cap: u32) {
         let bank = entry.bank();
         if entry.output {
             return self.look_first_ready(bank, cap);

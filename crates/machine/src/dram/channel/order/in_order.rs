@@ -3,8 +3,8 @@
 //! A list or two for all banks. One request is chosen, whose data go over the bus next; rows of those behind it are opened
 //! ahead (row prefetch).
 
-use crate::dram::channel::queues::Entry;
-use crate::dram::channel::{ACT, Channel, NIL, NO_ROW, NONE, OUTPUT, PRE, RD, WR, banks_of};
+use crate::dram::channel::queues::QueuedRequest;
+use crate::dram::channel::{ACT, ChannelController, NIL, NO_ROW, NONE, OUTPUT, PRE, RD, WR, banks_of};
 use crate::dram::policy::Order;
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +25,7 @@ impl Turns {
     }
 }
 
-impl<const G: usize> Channel<G> {
+impl<const G: usize> ChannelController<G> {
     /// The one that was chosen is gone.
     pub(super) fn next_in_order(&mut self) {
         self.turns.chosen = NIL;
@@ -83,7 +83,7 @@ impl<const G: usize> Channel<G> {
         if self.refreshes.blocked >> bank & 1 == 1 {
             return;
         }
-        let Entry { place, write, .. } = self.queues.slot(index).entry;
+        let QueuedRequest { place, write, .. } = self.queues.slot(index).entry;
         let kind = match self.rows.bank[bank].open {
             NO_ROW => ACT,
             row if row != place.row => PRE,

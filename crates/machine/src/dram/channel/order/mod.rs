@@ -1,7 +1,7 @@
 //! Which request is served next: what a scheduler says each bank wants.
 //!
 //! Every scheduler of [`Order`] has an arm in each `match` here: the list a request waits in, and what to look at when one
-//! has come, when one was served, and when rows were opened or closed. It tells [`Channel::want`] the command that a bank
+//! has come, when one was served, and when rows were opened or closed. It tells [`ChannelController::want`] the command that a bank
 //! wants and for which request, with an age that counts among those of one clock, and the page policy which open rows
 //! nobody wants. It never sees clocks: when the command goes out follows from its key ([`super::candidates`]).
 //!
@@ -11,14 +11,14 @@ mod first_ready;
 mod in_order;
 
 pub(super) use self::in_order::Turns;
-use super::queues::Entry;
-use super::{Channel, OUTPUT, banks_of};
+use super::queues::QueuedRequest;
+use super::{ChannelController, OUTPUT, banks_of};
 use crate::dram::policy::{BatchBy, Order};
 
-impl<const G: usize> Channel<G> {
+impl<const G: usize> ChannelController<G> {
     /// Which list a request of `queue` waits in, and of which bank.
     #[inline(always)]
-    pub(super) fn list_of(&self, entry: &Entry, queue: usize) -> (usize, usize) {
+    pub(super) fn list_of(&self, entry: &QueuedRequest, queue: usize) -> (usize, usize) {
         match self.order {
             Order::FrFcfs { .. } => (queue, entry.bank()),
             _ if entry.output => (OUTPUT, 0),
@@ -30,7 +30,7 @@ impl<const G: usize> Channel<G> {
 
     /// A request of `queue` waits in its list; as the `first` of it.
     #[inline(always)]
-    pub(super) fn has_come(&mut self, entry: &Entry, queue: usize, first: bool) {
+    pub(super) fn has_come(&mut self, entry: &QueuedRequest, queue: usize, first: bool) {
         match self.order {
             Order::FrFcfs { cap } => self.first_ready_has_come(entry, queue, first, cap),
             Order::Fcfs { .. } | Order::Batch { .. } => self.look_in_order(),
