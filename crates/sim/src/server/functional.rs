@@ -18,7 +18,7 @@ const ENOUGH: u64 = 64;
 
 /// What stands for time while a server goes the functional way.
 #[derive(Clone, Default, serde::Serialize, serde::Deserialize)]
-pub(super) struct Functional {
+pub(super) struct CoarseClock {
     /// Whether it does.
     pub on: bool,
     /// By core.
@@ -50,12 +50,12 @@ struct Bursts {
     time: u64,
     /// Of packets and picoseconds.
     products: u128,
-    line: Option<Line>,
+    cost: Option<BurstCost>,
 }
 
 /// Picoseconds of a burst and of each of its packets.
 #[derive(Clone, Copy, serde::Serialize, serde::Deserialize)]
-struct Line {
+struct BurstCost {
     burst: f64,
     packet: f64,
 }
@@ -75,9 +75,7 @@ impl Waits {
     }
 
     fn settle(&mut self) {
-        if self.count > 0 {
-            self.mean = Some(Ps(self.sum.0 / self.count));
-        }
+        self.mean = self.sum.0.checked_div(self.count).map(Ps).or(self.mean);
         (self.count, self.sum) = (0, Ps::ZERO);
     }
 }
@@ -101,7 +99,7 @@ impl Bursts {
     }
 
     /// The line of least squares; through the origin where bursts are all alike or it would fall; [`None`] of no packets.
-    fn line(&self) -> Option<Line> {
+    fn cost(&self) -> Option<BurstCost> {
         if self.packets == 0 {
             return None;
         }
@@ -111,16 +109,20 @@ impl Bursts {
         let packet = if spread > 0.0 { (n * xy - x * y) / spread } else { -1.0 };
         let burst = (y - packet * x) / n;
         // A negative part would be noise, or bursts of other packets.
-        Some(if packet < 0.0 || burst < 0.0 { Line { burst: 0.0, packet: y / x } } else { Line { burst, packet } })
+        Some(if packet < 0.0 || burst < 0.0 {
+            BurstCost { burst: 0.0, packet: y / x }
+        } else {
+            BurstCost { burst, packet }
+        })
     }
 }
 
-impl Functional {
-    pub(super) fn new(cores: usize, neighbours: usize) -> Functional {
-        Functional {
+impl CoarseClock {
+    pub(super) fn new(cores: usize, neighbours: usize) -> CoarseClock {
+        CoarseClock {
             bursts: vec![Bursts::default(); cores],
             stints: vec![Waits::default(); neighbours],
-            ..Functional::default()
+            ..CoarseClock::default()
         }
     }
 
@@ -159,7 +161,7 @@ impl Functional {
             let all = kind.iter().fold(Bursts::default(), Bursts::add);
             for bursts in kind {
                 let own = if bursts.count >= ENOUGH { &*bursts } else { &all };
-                *bursts = Bursts { line: own.line().or(bursts.line), ..Bursts::default() };
+                *bursts = Bursts { cost: own.cost().or(bursts.cost), ..Bursts::default() };
             }
         }
         self.devices.iter_mut().chain(&mut self.stints).for_each(Waits::settle);
@@ -169,10 +171,10 @@ impl Functional {
 impl Server {
     /// Goes the functional way from now on, or in detail again. See the module header.
     pub fn set_functional(&mut self, on: bool) {
-        if on && !self.functional.on {
-            self.functional.fit(self.receiving);
+        if on && !self.coarse.on {
+            self.coarse.fit(self.receiving);
         }
-        self.functional.on = on;
+        self.coarse.on = on;
         self.memory.set_untimed(on);
     }
 
@@ -182,8 +184,8 @@ impl Server {
         let worker = &mut self.cores[i];
         let before = worker.core.instructions();
         worker.core.warm(&mut self.memory.warm(), &self.layout, now);
-        let took = match self.functional.bursts[i].line {
-            Some(line) => Ps((line.burst + line.packet * worker.packets.len() as f64) as u64),
+        let took = match self.coarse.bursts[i].cost {
+            Some(cost) => Ps((cost.burst + cost.packet * worker.packets.len() as f64) as u64),
             // Nothing is known of it: what its instructions take.
             None => worker.core.time_of(worker.core.instructions() - before) + worker.ringing,
         };

@@ -44,7 +44,7 @@ use units::{Addr, Clos, CoreId, LINE_BYTES, Line, PacketId, PortId, Ps, Rate, Sp
 use crate::scenario::clos::{RX_CLASS, WORK_CLASS, of_core};
 use crate::scenario::neighbours as others;
 use crate::scenario::{Scenario, ScenarioError};
-use crate::server::functional::{Device, Functional};
+use crate::server::functional::{CoarseClock, Device};
 use crate::server::neighbours::{Neighbour, NeighbourCounters};
 use crate::server::output::NicOutput;
 use crate::server::pending::PendingIo;
@@ -244,7 +244,7 @@ pub struct Server {
     lines: Vec<Line>,
     locks: Locks,
     neighbours: Vec<Neighbour>,
-    functional: Functional,
+    coarse: CoarseClock,
     /// Packets that were offered and have not ended.
     inside: u64,
     last_departure: Ps,
@@ -269,7 +269,7 @@ state::state!(Server {
         batches,
         free_batches,
         locks,
-        functional,
+        coarse,
         inside,
         last_departure,
         lost
@@ -652,7 +652,7 @@ impl Server {
             handed: Vec::new(),
             lines: Vec::new(),
             locks: Locks::default(),
-            functional: Functional::new(m.cores as usize, others::cores(&scenario.neighbours) as usize),
+            coarse: CoarseClock::new(m.cores as usize, others::cores(&scenario.neighbours) as usize),
             neighbours: Neighbour::of_all(&scenario.neighbours, &m.clos, &m.core, m.cores, |i| {
                 seed.stream(&format!("neighbours.{i}"))
             })?,
@@ -1067,7 +1067,7 @@ impl Server {
             cells: scattered.map_or(0, |s| s.lines_of(entry.mbuf).len() as u32),
         });
         worker.core.start(places, now);
-        if self.functional.on {
+        if self.coarse.on {
             self.replay_at_once(i);
         } else {
             worker.state = CoreState::Running;
@@ -1190,7 +1190,7 @@ impl Server {
         worker.counters.busy += took;
         let at_once = std::mem::take(&mut worker.at_once);
         if !at_once {
-            self.functional.burst(i, worker.packets.len(), took);
+            self.coarse.burst(i, worker.packets.len(), took);
         }
         let mut leaving = Vec::new();
         let mut handed = std::mem::take(&mut self.handed);
@@ -1318,13 +1318,13 @@ impl Server {
         }
         let (now, horizon) = (self.engine.now(), self.engine.peek().unwrap_or(Ps::MAX));
         let neighbour = &mut self.neighbours[i];
-        let at = if self.functional.on && !neighbour.is_under_way() {
-            Some(neighbour.warm(&mut self.memory, &self.layout, now, self.functional.stint_of(i)))
+        let at = if self.coarse.on && !neighbour.is_under_way() {
+            Some(neighbour.warm(&mut self.memory, &self.layout, now, self.coarse.stint_of(i)))
         } else {
             neighbour.step(&mut self.memory, &self.layout, now, horizon)
         };
         if let Some(took) = neighbour.took() {
-            self.functional.stint(i, took);
+            self.coarse.stint(i, took);
         }
         if let Some(at) = at {
             self.engine.schedule(at, PRIORITY_CORE, ServerEvent::Neighbour(i));
@@ -1412,7 +1412,7 @@ impl Server {
         if let Some(scattered) = &mut self.scattered {
             scattered.free(packet.mbuf);
         }
-        let memory = self.functional.device(Device::Read, memory);
+        let memory = self.coarse.device(Device::Read, memory);
         let read = crossed + memory;
         let port = usize::from(packet.port.0);
         let first_bit = read.max(self.port_free[port]);

@@ -223,7 +223,7 @@ impl Server {
 
     fn ask_for_packets(&mut self, slot: usize, since: Ps, crossed: Ps, at: Ps) {
         let Some(batch) = &mut self.batches[slot] else { return };
-        let waited = self.functional.device(Device::Descriptors, at.since(since));
+        let waited = self.coarse.device(Device::Descriptors, at.since(since));
         batch.in_memory = batch.in_memory.max(waited);
         let there = crossed + batch.in_memory + self.down.latency();
         self.engine.schedule(there.max(self.engine.now()), PRIORITY_NIC, ServerEvent::ReadPackets(slot));
@@ -311,7 +311,7 @@ impl Server {
     /// A packet is in memory at `written`, asked for at `since`: when the core may see it.
     pub(super) fn visible(&mut self, i: usize, mut received: Received, since: Ps, written: Ps) -> Ps {
         let worker = &mut self.cores[i];
-        let written = since + self.functional.device(Device::Write, written - since);
+        let written = since + self.coarse.device(Device::Write, written - since);
         let visible = written.max(worker.latest_visible);
         worker.latest_visible = visible;
         received.dma_memory = visible - since;

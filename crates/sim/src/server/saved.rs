@@ -45,7 +45,7 @@ impl Server {
     pub fn resume(&mut self, of: &str, bytes: &[u8]) -> Result<(), StateError> {
         let mut resumed = self.clone();
         state::open(&mut resumed, VERSION, of, bytes)?;
-        resumed.memory.set_untimed(resumed.functional.on);
+        resumed.memory.set_untimed(resumed.coarse.on);
         *self = resumed;
         Ok(())
     }
