@@ -17,12 +17,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use stats::{Path, Reason};
-use units::{CoreId, Line, Ps};
+use units::Ps;
 
-use super::llc::{LlcSpec, Requester, Spot, Stops};
-use super::protocol::Protocol;
+use super::llc::{Llc, LlcSpec, Requester, Spot, Stops};
 use super::wires::Wires;
-use super::{Hierarchy, Private};
 use crate::MachineError;
 
 /// The state of a line in the private caches of a core.
@@ -165,11 +163,12 @@ impl Snooping {
         Cast { waited: at_slice, answered }
     }
 
-    /// `core` has the line of a request of `from` in `state`.
-    fn found(&mut self, core: u32, state: MesiState, from: Requester) {
+    /// `core` has the line of a request of `from` in `state`, and gives it up if that is a `write`.
+    pub(super) fn found(&mut self, core: u32, state: MesiState, write: bool, from: Requester) {
         if state == MesiState::Invalid {
             return;
         }
+        self.counters.invalidations += u64::from(write);
         let leaves = self.answer_of(core, from);
         let there = leaves + self.wires.distance(core, self.stop(from));
         let best = self.supplier.map(|(core, _, leaves)| leaves + self.wires.distance(core, self.stop(from)));
@@ -177,98 +176,36 @@ impl Snooping {
             self.supplier = Some((core, state, leaves));
         }
     }
-}
 
-impl Private {
-    fn state(&self, line: Line) -> MesiState {
-        let of = |array: &crate::cache::TagArray| match array.find(line) {
-            None => MesiState::Invalid,
-            Some(slot) if array.is_dirty(slot) => MesiState::Modified,
-            Some(slot) if array.is_exclusive(slot) => MesiState::Exclusive,
-            Some(_) => MesiState::Shared,
-        };
-        of(&self.l1).max(of(&self.l2))
-    }
-}
-
-impl Hierarchy {
-    /// The state of `line` in the private caches of `core`; invalid of a core that there is not.
-    pub fn state(&self, core: CoreId, line: Line) -> MesiState {
-        self.cores.get(usize::from(core.0)).map_or(MesiState::Invalid, |private| private.state(line))
-    }
-
-    /// What snooping has done so far; [`None`] where a directory knows.
-    pub fn snoop_counters(&self) -> Option<SnoopCounters> {
-        self.protocol.counters()
-    }
-
-    /// The core has been looked up for `line` on behalf of `from`, which takes it away if it writes.
-    #[inline(always)]
-    pub(super) fn looked_up(&mut self, core: usize, line: Line, write: bool, from: Requester) {
-        if let Protocol::Snoop(snooping) = &mut self.protocol {
-            let state = self.cores[core].state(line);
-            snooping.found(core as u32, state, from);
-            snooping.counters.invalidations += u64::from(write && state != MesiState::Invalid);
-        }
-    }
-
-    /// All of `sharers` have been looked up for `line` on behalf of a device.
-    #[inline(never)]
-    pub(super) fn looked_up_for_device(&mut self, mut sharers: u64, line: Line, write: bool) {
-        while sharers != 0 {
-            self.looked_up(sharers.trailing_zeros() as usize, line, write, Requester::Device);
-            sharers &= sharers - 1;
-        }
-    }
-
-    /// Whether one of `sharers` has `line` as nobody else does now.
-    pub(super) fn is_modified(&self, line: Line, mut sharers: u64) -> bool {
-        while sharers != 0 {
-            if self.cores[sharers.trailing_zeros() as usize].state(line) == MesiState::Modified {
-                return true;
-            }
-            sharers &= sharers - 1;
-        }
-        false
-    }
-
-    /// When the line of the present request, made at `now`, is with `to` from the core that supplies it, and on what the
-    /// time was spent; [`None`] where a directory knows.
-    #[inline]
-    pub(super) fn supplied(&mut self, to: Requester, now: Ps) -> Option<(Ps, Path)> {
-        let Protocol::Snoop(snooping) = &mut self.protocol else { return None };
-        let (core, state, leaves) = snooping.supplier?;
+    /// When the line of the present request, made at `now`, is with `to` from the core that supplies it, if one does, and on
+    /// what the time was spent.
+    pub(super) fn supplied(&mut self, to: Requester, now: Ps, llc: &mut Llc) -> Option<(Ps, Path)> {
+        let (core, state, leaves) = self.supplier?;
         match state {
-            MesiState::Modified => snooping.counters.supplied.modified += 1,
-            MesiState::Exclusive => snooping.counters.supplied.exclusive += 1,
-            MesiState::Shared | MesiState::Invalid => snooping.counters.supplied.shared += 1,
+            MesiState::Modified => self.counters.supplied.modified += 1,
+            MesiState::Exclusive => self.counters.supplied.exclusive += 1,
+            MesiState::Shared | MesiState::Invalid => self.counters.supplied.shared += 1,
         }
-        let there = snooping.stop(to);
-        let way = snooping.wires.distance(core, there) + self.llc.carry_between(core, there, leaves);
-        let heard = snooping.heard[core as usize].since(now);
+        let there = self.stop(to);
+        let way = self.wires.distance(core, there) + llc.carry_between(core, there, leaves);
+        let heard = self.heard[core as usize].since(now);
         let mut path = Path::of(Reason::Interconnect, heard + way);
         path.push(Reason::Snoop, leaves.since(now + heard));
         Some((leaves + way, path))
     }
 
-    /// The modified line of the present request, which its owner has sent to who reads it, goes to the LLC at `spot` as well. On a
-    /// bus that hears what goes to the reader.
-    #[inline]
-    pub(super) fn brings_llc_up_to_date(&mut self, spot: Spot) {
-        if let Protocol::Snoop(snooping) = &self.protocol
-            && !snooping.wires.are_heard_by_all()
-            && let Some((owner, _, leaves)) = snooping.supplier
+    /// The modified line of the present request, which its owner has sent to who reads it, goes to the LLC at `spot` as well. On
+    /// a bus that hears what goes to the reader.
+    pub(super) fn bring_up_to_date(&self, spot: Spot, llc: &mut Llc) {
+        if !self.wires.are_heard_by_all()
+            && let Some((owner, _, leaves)) = self.supplier
         {
-            self.llc.carry_between(owner, spot.slice() as u32, leaves);
+            llc.carry_between(owner, spot.slice() as u32, leaves);
         }
     }
 
-    /// When `to` hears from the slice at `spot` that all have answered to the present request, which was made by `cast`.
-    pub(super) fn acknowledged(&self, cast: Cast, spot: Spot, to: Requester) -> Ps {
-        let way = match &self.protocol {
-            Protocol::Directory { .. } => Ps::ZERO,
-            Protocol::Snoop(snooping) => snooping.wires.distance(spot.slice() as u32, snooping.stop(to)),
-        };
-        cast.answered + way
+    /// How far `to` is from the slice at `spot`.
+    pub(super) fn way(&self, spot: Spot, to: Requester) -> Ps {
+        self.wires.distance(spot.slice() as u32, self.stop(to))
     }
 }
