@@ -21,6 +21,7 @@ export PYTHON ?= python3
 RUST_FILES    := $(shell find crates presets papers -type f \( -name '*.rs' -o -name '*.toml' -o -name '*.csv' \) -not -path '*/target/*' 2>/dev/null)
 PACKAGE_FILES := Cargo.toml Cargo.lock pyproject.toml $(RUST_FILES)
 
+.NOTPARALLEL:
 .PHONY: help build demo test test-slow bench bench-host docs wheel sdist licences papers notebooks schema sample modules kernels kernel-compiler bench-gpu fmt clean check-tools
 
 help: ## Print this
@@ -82,12 +83,12 @@ $(STAMPS)/package: $(STAMPS)/venv $(PACKAGE_FILES)
 # libraries that cargo's tests link, too. What tests are compiled of is compiled here, so that both have the same features.
 $(STAMPS)/tested: $(STAMPS)/venv $(PACKAGE_FILES)
 	@bash tests/house/tools.sh
-	if ! $(MAKE) --silent --question $(STAMPS)/package; then \
+	@if [ ! -e $(STAMPS)/package ] || [ -n "$$(find $(PACKAGE_FILES) -newer $(STAMPS)/package -print -quit)" ]; then \
 	  echo 'building the extension and the tests: several minutes the first time'; \
-	  cargo build --workspace --lib --bins --tests --locked; \
-	  $(BIN)/python tests/house/extension.py "$${CARGO_TARGET_DIR:-target}/debug"; \
-	  $(PIP) $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"])'); \
 	  rm -f $(STAMPS)/package; \
+	  PATH="$(abspath $(BIN)):$$PATH" VIRTUAL_ENV="$(abspath $(VENV))" $(BIN)/python tests/house/extension.py; \
+	  $(PIP) $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"])'); \
+	  echo '$(BIN)/wirespeed is in the profile of tests from now on: `make build` makes the fast one'; \
 	fi
 	@touch $@
 

@@ -1,19 +1,38 @@
-"""Puts what cargo has built of the extension and `wirespeedd` into the environment that runs this: `maturin develop`
-without cargo.
-
-`python tests/house/extension.py target/debug`. maturin would have cargo resolve features for the extension alone, and
-compile most libraries a second time beside those of cargo's tests.
+"""Builds the extension and `wirespeedd` in cargo's profile of tests, with the tests, and puts them into the environment
+that runs this: `maturin develop` without maturin, which would have cargo resolve features for the extension alone, and
+compile most libraries a second time beside those of the tests.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
+import subprocess
 import sys
 import sysconfig
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-NAME = "_wirespeed.abi3.so"
+BUILD = ["cargo", "build", "--workspace", "--lib", "--bins", "--tests", "--locked"]
+
+
+def built() -> dict[str, Path]:
+    """Runs cargo: the file of each target that is a shared library or a program, by its name."""
+    files = {}
+    command = [*BUILD, "--message-format=json-render-diagnostics"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as cargo:
+        for line in cargo.stdout or ():
+            said = json.loads(line)
+            if said["reason"] != "compiler-artifact" or said["profile"]["test"]:
+                continue
+            if said["executable"]:
+                files[said["target"]["name"]] = Path(said["executable"])
+            elif said["target"]["kind"] == ["cdylib"]:
+                files[said["target"]["name"]] = Path(said["filenames"][0])
+    if cargo.returncode:
+        sys.exit(cargo.returncode)
+    return files
 
 
 def replace(source: Path, target: Path) -> None:
@@ -24,15 +43,20 @@ def replace(source: Path, target: Path) -> None:
 
 
 def main() -> None:
-    """Installs from the folder that the first argument names."""
-    built = Path(sys.argv[1])
-    replace(built / "lib_wirespeed.so", ROOT / "python" / "wirespeed" / NAME)
-    scripts = Path(sys.executable).parent
-    replace(built / "wirespeedd", scripts / "wirespeedd")
-    Path(sysconfig.get_path("purelib"), "wirespeed.pth").write_text(f"{ROOT / 'python'}\n")
-    command = scripts / "wirespeed"
-    command.write_text(f"#!{sys.executable}\nimport sys\n\nfrom wirespeed.cli import main\n\nsys.exit(main())\n")
-    command.chmod(0o755)
+    """Builds and installs."""
+    files = built()
+    python, scripts = ROOT / "python", Path(sys.executable).parent
+    replace(files["_wirespeed"], python / "wirespeed" / "_wirespeed.abi3.so")
+    replace(files["wirespeedd"], scripts / "wirespeedd")
+    Path(sysconfig.get_path("purelib"), "wirespeed.pth").write_text(f"{python}\n")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for name, entry in project["scripts"].items():
+        module, function = entry.split(":")
+        command = scripts / name
+        command.write_text(
+            f"#!{sys.executable}\nimport sys\n\nfrom {module} import {function}\n\nsys.exit({function}())\n"
+        )
+        command.chmod(0o755)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 //! The functional way beside detail: packets a second on this host, and what a stretch of each finds in caches, rings and
 //! mbufs: `cargo run --release --example functional [SCENARIO] [PATH=VALUE]...`. `PACKETS` says how many of each.
 //!
+//! `BEFORE` says after how many both begin, and `ONLY=detail` or `ONLY=functional` makes one of them alone, for a profiler.
+//!
 //! Both begin with the same server, after as many packets in detail.
 
 use std::sync::Arc;
@@ -22,7 +24,7 @@ impl DepartureObserver for Nobody {
 /// What is seen in a stretch of a server, a number a column.
 fn stretch(server: &mut Server, packets: u64) -> Vec<(&'static str, f64)> {
     /// Times a stretch is looked at.
-    const LOOKS: u64 = 200;
+    const LOOKS: u64 = 100;
     let began = Instant::now();
     let (memory, dram, lost) = (server.memory().counters(), server.memory().dram_counters(), server.lost());
     let (cores, from, first) = (server.cores(), server.now(), server.offered());
@@ -72,8 +74,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let only = std::env::var("ONLY").unwrap_or_default();
     let detail = if only == "functional" { Vec::new() } else { stretch(&mut server, packets) };
     let other = if only == "detail" { Vec::new() } else { stretch(&mut functional, packets) };
-    for (name, a) in detail.iter().chain(&other).take(if only.is_empty() { 0 } else { usize::MAX }) {
-        println!("{name:<22}{a:>12.4}");
+    if !only.is_empty() {
+        for (name, a) in detail.iter().chain(&other) {
+            println!("{name:<22}{a:>12.4}");
+        }
+        return Ok(());
     }
     println!("{:<22}{:>12}{:>12}", "", "detail", "functional");
     for ((name, a), (_, b)) in detail.iter().zip(&other) {

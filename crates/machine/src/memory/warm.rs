@@ -7,7 +7,7 @@
 //!
 //! Time still goes on, in steps as coarse as the caller likes: refreshes close rows and tenants bring lines by it. A prefetcher's
 //! lines come as soon as they are asked for, where in time they wait for a free entry. With controllers the row of a channel is
-//! opened only where no request waits for it; nothing should be under way when time is left out.
+//! opened only where no request waits for it. What was under way before is answered in its time, and whoever joins it waits with it.
 
 use probe::{Access, Request};
 use units::{CoreId, Line, Ps};
@@ -141,7 +141,7 @@ impl Warming<'_> {
 fn served(reply: Reply) -> Served {
     match reply {
         Reply::Done(response) => response.served,
-        // Nothing is under way that anybody could wait for.
+        // It joins what was under way before time stood still.
         Reply::Pending(_) => Served::Dram,
     }
 }

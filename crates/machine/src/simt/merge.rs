@@ -39,7 +39,7 @@ pub enum WarpOperation {
 pub struct Inst {
     /// Which lanes take part.
     pub mask: u32,
-    /// Instructions of an [`WarpOperation::Alu`]; else where the lines or locks begin.
+    /// Instructions of a [`WarpOperation::Alu`]; else where the lines or locks begin.
     pub word: u32,
     /// How many lines or locks.
     pub count: u16,

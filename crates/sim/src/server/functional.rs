@@ -7,13 +7,15 @@
 //! are held about as in detail: their number decides what DDIO finds in the LLC.
 //!
 //! What bursts were under way when a stretch began go on with a memory that answers at once. Packets that leave in a stretch
-//! have no account of their time. DRAM controllers count what they serve, which is nothing then.
+//! have no account of their time. DRAM controllers count what they serve, which is nothing then. Nobody waits for a lock there:
+//! such waits are among what bursts took in detail.
 
 use units::Ps;
 
 use super::{CoreState, PRIORITY_CORE, Server, ServerEvent};
 
-/// Bursts of a core that say how long its next ones take; with fewer, those of all cores of its kind do.
+/// Bursts of a core that say how long its next ones take; with fewer, those of all cores of its kind do. With fewer of those,
+/// too, and for anything else that was seen less often, what was known before holds, and counting goes on.
 const ENOUGH: u64 = 64;
 
 /// What stands for time while a server goes the functional way.
@@ -50,6 +52,8 @@ struct Bursts {
     time: u64,
     /// Of packets and picoseconds.
     products: u128,
+    /// What their instructions take, in picoseconds.
+    work: u64,
     cost: Option<BurstCost>,
 }
 
@@ -75,13 +79,16 @@ impl Waits {
     }
 
     fn settle(&mut self) {
-        self.mean = self.sum.0.checked_div(self.count).map(Ps).or(self.mean);
-        (self.count, self.sum) = (0, Ps::ZERO);
+        if self.count >= ENOUGH || self.mean.is_none() {
+            self.mean = self.sum.0.checked_div(self.count).map(Ps);
+            (self.count, self.sum) = (0, Ps::ZERO);
+        }
     }
 }
 
 impl Bursts {
-    fn record(&mut self, packets: u64, time: Ps) {
+    fn record(&mut self, packets: u64, time: Ps, work: Ps) {
+        self.work += work.0;
         self.count += 1;
         self.packets += packets;
         self.squares += packets * packets;
@@ -95,16 +102,22 @@ impl Bursts {
         self.squares += other.squares;
         self.time += other.time;
         self.products += other.products;
+        self.work += other.work;
         self
     }
 
-    /// The line of least squares; through the origin where bursts are all alike or it would fall; [`None`] of no packets.
+    /// The line of least squares; through the origin where it would have a negative part, or bursts of several packets are all
+    /// alike. Of single packets their instructions are the packet's, and the rest the burst's. [`None`] of no packets.
     fn cost(&self) -> Option<BurstCost> {
         if self.packets == 0 {
             return None;
         }
         let (n, x, y) = (self.count as f64, self.packets as f64, self.time as f64);
         let (xx, xy) = (self.squares as f64, self.products as f64);
+        if self.squares == self.count && self.packets == self.count {
+            let packet = self.work as f64 / x;
+            return Some(BurstCost { burst: (y / n - packet).max(0.0), packet });
+        }
         let spread = n * xx - x * x;
         let packet = if spread > 0.0 { (n * xy - x * y) / spread } else { -1.0 };
         let burst = (y - packet * x) / n;
@@ -126,10 +139,10 @@ impl CoarseClock {
         }
     }
 
-    /// A burst in detail of core `i` has ended.
+    /// A burst in detail of core `i` has ended; `work` is what its instructions take.
     #[inline]
-    pub(super) fn burst(&mut self, i: usize, packets: usize, time: Ps) {
-        self.bursts[i].record(packets as u64, time);
+    pub(super) fn burst(&mut self, i: usize, packets: usize, time: Ps, work: Ps) {
+        self.bursts[i].record(packets as u64, time, work);
     }
 
     /// What a device's access waits for memory that in detail waits `wait`.
@@ -148,9 +161,9 @@ impl CoarseClock {
         self.stints[i].record(time);
     }
 
-    /// How long a stint of neighbour `i` takes.
-    pub(super) fn stint_of(&self, i: usize) -> Ps {
-        self.stints[i].mean.unwrap_or(Ps::ZERO)
+    /// How long a stint of neighbour `i` takes, if one was seen in detail.
+    pub(super) fn stint_of(&self, i: usize) -> Option<Ps> {
+        self.stints[i].mean
     }
 
     /// Fits what the stretch in detail that ends has shown. The first `receiving` cores are of one kind, the others of
@@ -160,8 +173,10 @@ impl CoarseClock {
         for kind in [these, those] {
             let all = kind.iter().fold(Bursts::default(), Bursts::add);
             for bursts in kind {
-                let own = if bursts.count >= ENOUGH { &*bursts } else { &all };
-                *bursts = Bursts { cost: own.cost().or(bursts.cost), ..Bursts::default() };
+                let from = if bursts.count >= ENOUGH { &*bursts } else { &all };
+                if from.count >= ENOUGH || bursts.cost.is_none() {
+                    *bursts = Bursts { cost: from.cost(), ..Bursts::default() };
+                }
             }
         }
         self.devices.iter_mut().chain(&mut self.stints).for_each(Waits::settle);
@@ -173,6 +188,9 @@ impl Server {
     pub fn set_functional(&mut self, on: bool) {
         if on && !self.coarse.on {
             self.coarse.fit(self.receiving);
+            // What is under way ends sooner than it would: the memory that it waits for answers at once.
+            self.cores.iter_mut().for_each(|core| core.in_detail = false);
+            self.neighbours.iter_mut().for_each(|neighbour| neighbour.leave_detail());
         }
         self.coarse.on = on;
         self.memory.set_untimed(on);
@@ -191,6 +209,6 @@ impl Server {
         };
         worker.state = CoreState::Finishing;
         worker.at_once = true;
-        self.engine.schedule(now + took, PRIORITY_CORE, ServerEvent::Core(i));
+        self.engine.schedule(now + took.max(Ps(1)), PRIORITY_CORE, ServerEvent::Core(i));
     }
 }

@@ -112,7 +112,7 @@ pub struct Departure<'a> {
     pub fate: PacketFate,
     /// Of a sent packet: last bit in to first bit out.
     pub sojourn: Ps,
-    /// Of a sent packet: what the sojourn was spent on. Sums to it.
+    /// Of a sent packet: what the sojourn was spent on. Sums to it if the server was in detail all the while.
     pub attribution: &'a Attribution,
 }
 
@@ -399,6 +399,10 @@ struct ServerCore {
     ringing: Ps,
     /// Its burst was replayed the functional way.
     at_once: bool,
+    /// Its burst has been in detail since it began.
+    in_detail: bool,
+    /// Instructions before its burst.
+    before: u64,
     counters: CoreCounters,
 }
 
@@ -415,7 +419,7 @@ impl ServerCore {
 }
 
 state::state!(ServerCore {
-    values: [input, tx, state, latest_visible, started, in_burst, packets, ringing, at_once],
+    values: [input, tx, state, latest_visible, started, in_burst, packets, ringing, at_once, in_detail, before],
     arrays: [],
     parts: [core, counters],
     built: [],
@@ -572,6 +576,8 @@ impl ServerCore {
                 packets: Vec::new(),
                 ringing: Ps::ZERO,
                 at_once: false,
+                in_detail: true,
+                before: 0,
                 counters: CoreCounters::default(),
             });
         }
@@ -1066,6 +1072,8 @@ impl Server {
             data: layout.data(entry.mbuf),
             cells: scattered.map_or(0, |s| s.lines_of(entry.mbuf).len() as u32),
         });
+        worker.before = worker.core.instructions();
+        worker.in_detail = !self.coarse.on;
         worker.core.start(places, now);
         if self.coarse.on {
             self.replay_at_once(i);
@@ -1189,8 +1197,9 @@ impl Server {
         let took = now - worker.started;
         worker.counters.busy += took;
         let at_once = std::mem::take(&mut worker.at_once);
-        if !at_once {
-            self.coarse.burst(i, worker.packets.len(), took);
+        if worker.in_detail {
+            let work = worker.core.time_of(worker.core.instructions() - worker.before);
+            self.coarse.burst(i, worker.packets.len(), took, work);
         }
         let mut leaving = Vec::new();
         let mut handed = std::mem::take(&mut self.handed);

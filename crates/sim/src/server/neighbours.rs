@@ -57,6 +57,8 @@ pub(crate) struct Neighbour {
     waits: bool,
     /// A stint in detail has begun and not ended.
     under_way: bool,
+    /// It has been in detail since it began.
+    in_detail: bool,
     /// How long the one took that ended last, until asked for.
     took: Option<Ps>,
     random: Pcg64,
@@ -64,7 +66,7 @@ pub(crate) struct Neighbour {
 }
 
 state::state!(Neighbour {
-    values: [started, waits, under_way, took, random, counters],
+    values: [started, waits, under_way, in_detail, took, random, counters],
     arrays: [],
     parts: [core],
     built: [spec, of, first_line],
@@ -98,6 +100,7 @@ impl Neighbour {
                     started: Ps::ZERO,
                     waits: false,
                     under_way: false,
+                    in_detail: false,
                     took: None,
                     random: random(number),
                     counters: NeighbourCounters::default(),
@@ -128,12 +131,14 @@ impl Neighbour {
     /// Goes on at `now`, up to `horizon`; when to be called again, or [`None`] if memory answers later. What it does is
     /// no work of packets, and does not count among what memory does for them.
     pub(crate) fn step(&mut self, memory: &mut Hierarchy, layout: &ServerLayout, now: Ps, horizon: Ps) -> Option<Ps> {
+        self.in_detail |= !self.under_way;
         self.under_way = true;
         let (before, snooped) = (memory.counters(), memory.snoop_counters());
         let at = loop {
             match self.core.step(memory, layout, now, horizon) {
                 CoreStep::Done(at) => {
-                    (self.under_way, self.took) = (false, Some(at.max(now) - self.started));
+                    self.took = self.in_detail.then_some(at.max(now) - self.started);
+                    (self.under_way, self.in_detail) = (false, false);
                     break Some(self.rest(at.max(now)));
                 }
                 CoreStep::At(at) => break Some(at.max(now)),
@@ -148,12 +153,15 @@ impl Neighbour {
         at
     }
 
-    /// Makes the references of its next stint at `now`, the functional way; it is to take `took`. When to be called again.
-    pub(crate) fn warm(&mut self, memory: &mut Hierarchy, layout: &ServerLayout, now: Ps, took: Ps) -> Ps {
+    /// Makes the references of its next stint at `now`, the functional way; it takes `took`, or what its instructions take. When to
+    /// be called again.
+    pub(crate) fn warm(&mut self, memory: &mut Hierarchy, layout: &ServerLayout, now: Ps, took: Option<Ps>) -> Ps {
+        let first = self.core.instructions();
         let (before, snooped) = (memory.counters(), memory.snoop_counters());
         self.core.warm(&mut memory.warm(), layout, now);
         self.count_apart(memory, before, snooped);
-        self.rest(now + took)
+        let took = took.unwrap_or(self.core.time_of(self.core.instructions() - first));
+        self.rest(now + took.max(Ps(1)))
     }
 
     /// What memory has done since it had counted `before` and `snooped` was for this neighbour.
@@ -162,6 +170,11 @@ impl Neighbour {
         memory.set_snoop_counters(snooped);
         self.counters.llc.hits += did.llc.hits - before.llc.hits;
         self.counters.llc.misses += did.llc.misses - before.llc.misses;
+    }
+
+    /// What it is at goes on with a memory that answers at once.
+    pub(crate) fn leave_detail(&mut self) {
+        self.in_detail = false;
     }
 
     /// Whether a stint in detail has begun and not ended.

@@ -311,7 +311,8 @@ impl Server {
     /// A packet is in memory at `written`, asked for at `since`: when the core may see it.
     pub(super) fn visible(&mut self, i: usize, mut received: Received, since: Ps, written: Ps) -> Ps {
         let worker = &mut self.cores[i];
-        let written = since + self.coarse.device(Device::Write, written - since);
+        // A write that was under way when time was left may have taken longer than the mean.
+        let written = (since + self.coarse.device(Device::Write, written - since)).max(self.engine.now());
         let visible = written.max(worker.latest_visible);
         worker.latest_visible = visible;
         received.dma_memory = visible - since;

@@ -266,7 +266,7 @@ fn all_go_on_as_if_nothing_had_been() {
     }
 }
 
-/// Every packet ends once, and no part of what stands for time is left out of a state.
+/// Every packet ends once, and the coarse clock is part of the state.
 #[test]
 fn all_go_on_in_a_stretch_without_time_as_if_nothing_had_been() {
     let mut parted = 0;

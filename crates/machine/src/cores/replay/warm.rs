@@ -1,7 +1,7 @@
 //! The functional way through a burst: its references in program order, without time.
 //!
-//! Caches, translations and prefetchers see what they see in detail, in the order in which the instructions stand. Windows,
-//! buffers and waits are left out, and so is what the burst's time went to: nothing is charged to its packets.
+//! Caches, translations and prefetchers see what they see in detail, in the order in which the instructions stand. There are no
+//! windows, buffers or waits, and nothing is charged to its packets.
 
 use probe::{Access, Act, CopyLoop, Layout, Ref, Request, Script};
 use units::{LINE_BYTES, Line, Ps};
