@@ -108,6 +108,9 @@ impl FillPort {
     }
 }
 
+/// In place of a line that none is brought.
+const NO_LINE: u32 = u32::MAX;
+
 /// The bit of a line's class.
 #[inline(always)]
 fn class(line: Line) -> u64 {
@@ -120,7 +123,7 @@ impl FillBuffers {
         let own = spec.outstanding as usize;
         let buffers = own + spec.outstanding_prefetches.map_or(0, |n| n as usize);
         FillBuffers {
-            lines: vec![u32::MAX; buffers.next_multiple_of(8)],
+            lines: vec![NO_LINE; buffers.next_multiple_of(8)],
             until: vec![Ps::ZERO; buffers],
             fills: vec![(0, Path::default()); buffers],
             port: FillPort::new(spec.fill_interval.map_or(Ps::ZERO, |each| each.ps())),
@@ -166,23 +169,23 @@ impl FillBuffers {
         self.until[self.first_free[by as usize]]
     }
 
-    /// The data for `slot` come at `until`.
+    /// The answer for `slot` comes at `until`, with the data of `line` where it brings one.
     #[inline]
-    pub(super) fn insert(&mut self, by: For, line: Line, until: Ps, slot: u64, path: &Path) {
+    pub(super) fn insert(&mut self, by: For, line: Option<Line>, until: Ps, slot: u64, path: &Path) {
         self.set(self.first_free[by as usize], line, until, slot, path);
     }
 
     /// The data for `slot` come at a time that is not known yet.
     pub(super) fn reserve(&mut self, by: For, slot: u64) {
         let at = self.first_free[by as usize];
-        self.lines[at] = u32::MAX;
+        self.lines[at] = NO_LINE;
         self.until[at] = Ps::MAX;
         self.fills[at].0 = slot;
         self.look(at);
     }
 
-    /// The data for `slot`, which has a buffer, come at `until`.
-    pub(super) fn complete(&mut self, line: Line, until: Ps, slot: u64, path: &Path) {
+    /// The answer for `slot`, which has a buffer, comes at `until`: see [`FillBuffers::insert`].
+    pub(super) fn complete(&mut self, line: Option<Line>, until: Ps, slot: u64, path: &Path) {
         let reserved = self.until.iter().zip(&self.fills).position(|(at, fill)| *at == Ps::MAX && fill.0 == slot);
         debug_assert!(reserved.is_some(), "a slot that waits for its data has a buffer");
         if let Some(at) = reserved {
@@ -191,12 +194,12 @@ impl FillBuffers {
     }
 
     #[inline]
-    fn set(&mut self, at: usize, line: Line, until: Ps, slot: u64, path: &Path) {
-        self.lines[at] = line.0 as u32;
+    fn set(&mut self, at: usize, line: Option<Line>, until: Ps, slot: u64, path: &Path) {
+        self.lines[at] = line.map_or(NO_LINE, |line| line.0 as u32);
         self.until[at] = until;
         self.fills[at] = (slot, *path);
         self.latest = self.latest.max(until);
-        self.classes |= class(line);
+        self.classes |= line.map_or(0, class);
         self.look(at);
     }
 
@@ -218,7 +221,7 @@ impl FillBuffers {
         }
     }
 
-    /// The fill of `line` whose data come after `time`.
+    /// What brings `line` if its data come after `time`: of several that do, what was asked for last.
     #[inline(always)]
     pub(super) fn under_way(&self, line: Line, time: Ps) -> Option<(Ps, &Path)> {
         if time >= self.latest || self.classes & class(line) == 0 { None } else { self.search(line, time) }
@@ -231,19 +234,32 @@ impl FillBuffers {
         }
     }
 
+    /// The slot that `line` was asked for last.
+    #[inline]
+    pub(super) fn slot_for(&self, line: Line) -> Option<u64> {
+        if self.classes & class(line) == 0 { None } else { self.last_for(line).map(|at| self.fills[at].0) }
+    }
+
     #[inline(never)]
     fn search(&self, line: Line, time: Ps) -> Option<(Ps, &Path)> {
+        let at = self.last_for(line)?;
+        (self.until[at] > time).then(|| (self.until[at], &self.fills[at].1))
+    }
+
+    /// The buffer of the last slot that `line` was asked for.
+    fn last_for(&self, line: Line) -> Option<usize> {
+        let mut last: Option<usize> = None;
         for (group, lines) in self.lines.chunks(32).enumerate() {
             let mut found = equal_tags(lines, line.0 as u32);
             while found != 0 {
                 let at = group * 32 + found.trailing_zeros() as usize;
                 found &= found - 1;
-                if self.until[at] > time {
-                    return Some((self.until[at], &self.fills[at].1));
+                if last.is_none_or(|last| self.fills[last].0 < self.fills[at].0) {
+                    last = Some(at);
                 }
             }
         }
-        None
+        last
     }
 
     pub(super) fn path_of(&self, slot: u64) -> Option<Path> {

@@ -346,6 +346,32 @@ fn an_in_order_core_waits_for_each_load() {
     assert_eq!((charged(Reason::Core), charged(Reason::RowMiss), charged(Reason::L1)), (7_500, 38_000, 1_000));
 }
 
+/// How long a burst takes, one reference of `ops` right after the other, on the core `id` of `memory`.
+fn takes(ops: &[(u64, bool, u8)], id: usize, memory: &mut Hierarchy) -> Ps {
+    let mut core = Core::new(&spec(CoreModel::Window, 300, 10), CoreId(id as u16), "core").unwrap();
+    let ops: Vec<Op> = ops.iter().map(|&(line, store, dep)| (0, line, store, dep)).collect();
+    record(&ops, core.script());
+    run(&mut core, memory, &Plain { short_cut: true }, Ps(1 << 40), START).0
+}
+
+#[test]
+fn a_line_under_way_waits_for_its_address_too() {
+    let chase = [(10, false, 0), (20, false, 1), (10, false, 1)];
+    let misses = takes(&chase[..2], 0, &mut hierarchy(None, None));
+    assert_eq!(takes(&chase, 0, &mut hierarchy(None, None)), misses + HIT);
+}
+
+#[test]
+fn a_load_of_a_line_held_shared_waits_for_no_upgrade() {
+    let [load, store] = [(10, false, 0), (10, true, 0)];
+    let mut memory = hierarchy(None, None);
+    for core in 0..2 {
+        takes(&[load], core, &mut memory);
+    }
+    assert_eq!(takes(&[store, load], 0, &mut memory), HIT);
+    assert_eq!(memory.counters().upgrades, 1);
+}
+
 #[test]
 fn a_copy_is_made_by_loads_and_stores() {
     let spec = spec(CoreModel::Window, 64, 4);

@@ -184,12 +184,12 @@ struct AddressSource {
 struct Wait {
     item: u64,
     slot: u64,
-    /// The slots that have to be done first; mostly the same one.
-    on: u64,
-    also: u64,
-    /// The data come with that slot: nothing is added to it.
-    same_line: bool,
-    dispatched: Ps,
+    /// Slots that its address comes from, while that is not known.
+    address: [Option<u64>; 2],
+    /// The slot that its line was asked for last.
+    line: Option<u64>,
+    /// Not before this: when it was dispatched, or what is known of its address.
+    from: Ps,
     latency: Ps,
 }
 
@@ -217,16 +217,21 @@ struct Fetch {
 }
 
 impl Fetch {
-    /// The request whose line arrives.
-    fn arrives(&self) -> &Request {
-        self.copy_to.as_ref().unwrap_or(&self.request)
+    /// The line whose data its answer brings: where the line is there and only has to be the core's own, none.
+    fn brings(&self) -> Option<Line> {
+        brought(self.copy_to.as_ref().unwrap_or(&self.request), &self.lookup)
     }
 
-    /// A line comes in from beyond the private caches: not for a copy by an engine, nor where the line is there and only has
-    /// to be the core's own.
+    /// A line comes in from beyond the private caches: not for a copy by an engine.
     fn enters(&self) -> bool {
         self.copy_to.is_none() && !self.lookup.upgrade
     }
+}
+
+/// The line whose data the answer to `request` brings.
+#[inline(always)]
+fn brought(request: &Request, lookup: &PrivateLookup) -> Option<Line> {
+    (!lookup.upgrade).then(|| request.addr.line())
 }
 
 impl Core {
@@ -345,7 +350,7 @@ impl Core {
             path.push(Reason::Mshr, fetch.waited);
             path.extend(&response.path);
             let was_full = self.window_end == 0 || self.slots >= self.slots_end;
-            self.fills.complete(fetch.arrives().addr.line(), response.at, fetch.slot, &path);
+            self.fills.complete(fetch.brings(), response.at, fetch.slot, &path);
             self.known(&fetch, response.at, &path);
             self.retire_items();
             self.update_limits();
@@ -774,8 +779,8 @@ impl Core {
         self.slots += 1;
         self.set_done(slot, at);
         if at == UNKNOWN {
-            let (on, dispatched, latency) = (translated, Ps::ZERO, Ps::ZERO);
-            self.waits.push(Wait { item, slot, on, also: on, same_line: false, dispatched, latency });
+            let address = [Some(translated), None];
+            self.waits.push(Wait { item, slot, address, line: None, from: Ps::ZERO, latency: Ps::ZERO });
         }
         self.queue(at, RetireKind::Translation);
     }
@@ -870,16 +875,8 @@ impl Core {
                 self.slots += 1;
                 self.set_done(both, walked.max(there));
                 if walked.max(there) == UNKNOWN {
-                    let (item, dispatched, latency) = (NO_ITEM, self.front_end, Ps::ZERO);
-                    self.waits.push(Wait {
-                        item,
-                        slot: both,
-                        on: walk,
-                        also: own,
-                        same_line: false,
-                        dispatched,
-                        latency,
-                    });
+                    let (address, from) = ([Some(walk), Some(own)], self.front_end);
+                    self.waits.push(Wait { item: NO_ITEM, slot: both, address, line: None, from, latency: Ps::ZERO });
                 }
                 return (AddressSource { after: Some(both), reason }, Some(walk));
             }
@@ -917,18 +914,37 @@ impl Core {
     /// may still be on their way.
     fn pass_on(&mut self, slot: u64, line: Option<Line>, after: Option<u64>, latency: Ps) {
         let source = self.source(after);
-        let dispatched = self.front_end;
-        let arrives = Ps(dispatched.0.max(if source == UNKNOWN { 0 } else { source })) + latency;
-        let coming = line.and_then(|line| self.fills.under_way(line, arrives).map(|(until, _)| until));
-        let fetch = line.and_then(|line| self.asked(line));
-        let wait = |on, same_line| Wait { item: NO_ITEM, slot, on, also: on, same_line, dispatched, latency };
-        let wait = match (coming, fetch) {
-            (Some(_), _) => None,
-            (None, Some(fetch)) => Some(wait(fetch, true)),
-            (None, None) => after.filter(|_| source == UNKNOWN).map(|on| wait(on, false)),
+        let at = match self.wait(NO_ITEM, slot, line, after, latency) {
+            Some(wait) => {
+                self.waits.push(wait);
+                UNKNOWN
+            }
+            None => {
+                let arrives = Ps(self.front_end.0.max(source)) + latency;
+                let coming = line.and_then(|line| self.fills.under_way(line, arrives));
+                coming.map_or(arrives, |(until, _)| until).0
+            }
         };
-        self.set_done(slot, if wait.is_some() { UNKNOWN } else { coming.unwrap_or(arrives).0 });
-        self.waits.extend(wait);
+        self.set_done(slot, at);
+    }
+
+    /// What is dispatched waits if it is not known when its address or the data of its `line` are there. `after` is the slot
+    /// that its address comes from.
+    #[inline]
+    fn wait(&self, item: u64, slot: u64, line: Option<Line>, after: Option<u64>, latency: Ps) -> Option<Wait> {
+        let source = self.source(after);
+        let asked = line.and_then(|line| self.asked(line));
+        if asked.is_none() && source != UNKNOWN {
+            return None;
+        }
+        Some(Wait {
+            item,
+            slot,
+            address: [after.filter(|_| source == UNKNOWN), None],
+            line: asked.or_else(|| line.and_then(|line| self.fills.slot_for(line))),
+            from: Ps(self.front_end.0.max(if source == UNKNOWN { 0 } else { source })),
+            latency,
+        })
     }
 
     /// The next instruction is dispatched when that `rob` before it has retired.
@@ -943,7 +959,7 @@ impl Core {
     #[inline(always)]
     fn hit(&mut self, line: Line, slot: u64, address: AddressSource, (reason, latency): (Reason, Ps)) {
         let source = self.source(address.after);
-        if source == UNKNOWN || !self.is_drained() || address.reason != Reason::Mshr {
+        if source == UNKNOWN || !self.is_drained() || !self.out.is_empty() || address.reason != Reason::Mshr {
             self.queue_hit(line, slot, address, source, reason, latency);
             return;
         }
@@ -961,10 +977,12 @@ impl Core {
         self.remember(self.instructions);
     }
 
-    /// The slot of a miss of `line` whose answer is not known.
+    /// The slot that `line` was asked for last, if its answer is not known.
     #[inline]
     fn asked(&self, line: Line) -> Option<u64> {
-        self.pending.iter().chain(&self.out).find(|f| f.request.addr.line() == line).map(|f| f.slot)
+        let asked = self.pending.iter().chain(&self.out).filter(|fetch| fetch.brings() == Some(line));
+        let last = asked.map(|fetch| fetch.slot).max()?;
+        self.fills.slot_for(line).is_none_or(|known| known < last).then_some(last)
     }
 
     #[inline(always)]
@@ -975,25 +993,23 @@ impl Core {
     /// A private hit that may have to wait: something older, its address or its data may be missing.
     #[inline(never)]
     fn queue_hit(&mut self, line: Line, slot: u64, address: AddressSource, source: u64, reason: Reason, latency: Ps) {
-        let dispatched = self.front_end;
         let item = self.next_item();
-        let arrives = Ps(dispatched.0.max(if source == UNKNOWN { 0 } else { source })) + latency;
-        let (mut at, mut kind) = (arrives.0, RetireKind::Hit(reason, latency.0 as u32));
+        let mut kind = RetireKind::Hit(reason, latency.0 as u32);
         if address.reason != Reason::Mshr {
             self.paths[(item % ITEMS as u64) as usize] = Path::of(reason, latency);
             kind = RetireKind::Path(address.reason);
         }
-        let wait = |on, same_line| Wait { item, slot, on, also: on, same_line, dispatched, latency };
-        // The tag is there, but the data may still be on their way, or not even asked for.
-        if let Some((until, path)) = self.fills.under_way(line, arrives) {
-            self.paths[(item % ITEMS as u64) as usize] = *path;
-            (at, kind) = (until.0, RetireKind::Path(Reason::Mshr));
-        } else if let Some(on) = self.asked(line) {
-            self.waits.push(wait(on, true));
-            at = UNKNOWN;
-        } else if let Some(on) = address.after.filter(|_| source == UNKNOWN) {
-            self.waits.push(wait(on, false));
-            at = UNKNOWN;
+        let mut at = UNKNOWN;
+        if let Some(wait) = self.wait(item, slot, Some(line), address.after, latency) {
+            self.waits.push(wait);
+        } else {
+            let arrives = Ps(self.front_end.0.max(source)) + latency;
+            at = arrives.0;
+            // The tag is there, but the data may still be on their way.
+            if let Some((until, path)) = self.fills.under_way(line, arrives) {
+                self.paths[(item % ITEMS as u64) as usize] = *path;
+                (at, kind) = (until.0, RetireKind::Path(Reason::Mshr));
+            }
         }
         self.set_done(slot, at);
         self.queue(at, kind);
@@ -1065,7 +1081,7 @@ impl Core {
             match memory.fetch(request, lookup, dispatched) {
                 Reply::Done(response) => {
                     self.set_done(slot, response.at.0);
-                    self.fills.insert(by, request.addr.line(), response.at, slot, &response.path);
+                    self.fills.insert(by, brought(request, lookup), response.at, slot, &response.path);
                     if let Some(item) = fetch.item {
                         self.paths[(item % ITEMS as u64) as usize] = response.path;
                         self.queue(response.at.0, RetireKind::Path(address.reason));
@@ -1170,7 +1186,7 @@ impl Core {
 
     /// The data of `fetch` are there at `at`.
     fn answer(&mut self, fetch: &Fetch, at: Ps, path: &Path) {
-        self.fills.insert(fetch.by, fetch.arrives().addr.line(), at, fetch.slot, path);
+        self.fills.insert(fetch.by, fetch.brings(), at, fetch.slot, path);
         self.known(fetch, at, path);
     }
 
@@ -1201,16 +1217,18 @@ impl Core {
 
     fn resolve_waits(&mut self) {
         let Core { waits, done, items, fills, first_item, paths, .. } = self;
+        let when = |done: &[u64; SLOTS], slot: Option<u64>| slot.map_or(0, |slot| done[(slot % SLOTS as u64) as usize]);
         waits.retain(|w| {
-            let [on, also] = [w.on, w.also].map(|slot| done[(slot % SLOTS as u64) as usize]);
-            let Some(source) = known(on.max(also)) else { return true };
-            let own = w.dispatched + w.latency;
-            let at = own.max(if w.same_line { Ps(source) } else { Ps(source) + w.latency });
+            let [first, second, line] = [w.address[0], w.address[1], w.line].map(|slot| when(done, slot));
+            let Some(address) = known(first.max(second).max(w.from.0)) else { return true };
+            let Some(line) = known(line) else { return true };
+            let arrives = Ps(address) + w.latency;
+            let at = arrives.max(Ps(line));
             done[(w.slot % SLOTS as u64) as usize] = at.0;
             if let Some(item) = items.get_mut(w.item.wrapping_sub(*first_item) as usize) {
                 item.at = at.0;
-                if w.same_line
-                    && let Some(path) = fills.path_of(w.on)
+                if at > arrives
+                    && let Some(path) = w.line.and_then(|slot| fills.path_of(slot))
                 {
                     item.kind = RetireKind::Path(Reason::Mshr);
                     paths[(w.item % ITEMS as u64) as usize] = path;
