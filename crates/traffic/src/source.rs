@@ -817,6 +817,27 @@ impl Source {
         }
     }
 
+    /// Goes on with the packets that `other` would give next, at this one's own load: a source of the same blueprint and seed
+    /// that has given nothing yet. A source of another kind stays as it is.
+    pub fn go_on_with(&mut self, other: &Source) {
+        match (&mut self.kind, &other.kind) {
+            (Running::Made { flows, flow_rng, .. }, Running::Made { flows: of, flow_rng: drawn, .. }) => {
+                (*flows, *flow_rng) = (of.clone(), drawn.clone());
+            }
+            (
+                Running::Replayed { pacing, place, round, .. },
+                Running::Replayed { pacing: own, place: of, round: rounds, .. },
+            ) => {
+                (*place, *round) = (of.clone(), *rounds);
+                if let (Pacing::Own { last, .. }, Pacing::Own { last: at, .. }) = (pacing, own) {
+                    *last = *at;
+                }
+            }
+            _ => return,
+        }
+        self.packets = other.packets;
+    }
+
     /// Fills `packet` with the next packet, reusing its memory; false when there is none any more.
     /// `id` counts from 0, `arrival` from the start and never decreases, `port` is 0.
     #[inline]
@@ -931,6 +952,24 @@ mod tests {
             assert_eq!((&a.data, a.frame_bytes, a.id), (&b.data, b.frame_bytes, b.id));
         }
         assert!((slow[1999].arrival.0 as f64 / fast[1999].arrival.0 as f64 - 10.0).abs() < 0.01);
+    }
+
+    #[test]
+    fn another_load_may_go_on_where_a_source_stands() {
+        for arrivals in [ArrivalSpec::Poisson, ArrivalSpec::default()] {
+            let spec = SourceSpec { arrivals: Some(arrivals), ..SourceSpec::default() };
+            let blueprint = Blueprint::new(&spec, None).unwrap();
+            let mut slow = blueprint.source(1, &rate(1.0)).unwrap();
+            rest(&mut slow, 777);
+            let mut fast = blueprint.source(1, &rate(10.0)).unwrap();
+            fast.go_on_with(&slow);
+            let (then, faster) = (rest(&mut slow, 2000), rest(&mut fast, 2000));
+            for (a, b) in then.iter().zip(&faster) {
+                assert_eq!((&a.data, a.frame_bytes, a.id), (&b.data, b.frame_bytes, b.id));
+            }
+            let took = [then, faster].map(|all| (all[1999].arrival - all[0].arrival).0 as f64);
+            assert!((took[0] / took[1] - 10.0).abs() < 1.0, "{took:?}");
+        }
     }
 
     #[test]

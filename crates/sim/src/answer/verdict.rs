@@ -8,7 +8,7 @@ use stats::Reason;
 
 use crate::answer::rates::{MeasuredRates, dram_bandwidth, is_stationary};
 use crate::run::search::buffered_packets;
-use crate::run::simulate::{WarmUp, WarmUpEnd};
+use crate::run::warm::{WarmUp, WarmUpEnd, WarmthMeasure};
 use crate::run::{RunResult, SearchOutcome};
 use crate::scenario::{FunctionKind, RateSearch};
 use crate::server::Loss;
@@ -161,9 +161,12 @@ pub fn verdict(result: &RunResult) -> RunVerdict {
         }
     }
     reasons.push(warmup_text(&result.measured.warmup));
+    let warmup = &result.measured.warmup;
     // Near saturation the sojourn wanders for long, and MSER-5 keeps cutting though nothing drifts any more.
-    if result.measured.warmup.end == WarmUpEnd::Limit && facts.stationary != Some(true) {
-        let n = result.measured.warmup.packets.saturating_mul(4);
+    let drifts =
+        warmup.unsettled.iter().any(|measure| *measure != WarmthMeasure::Sojourn) || facts.stationary != Some(true);
+    if warmup.end == WarmUpEnd::Limit && drifts {
+        let n = warmup.packets.saturating_mul(4);
         advice.push(format!("What was cut as warm-up may be too short: cut more (--set run.warmup={n}), or offer more packets (run.packets)."));
     } else if facts.stationary == Some(false) {
         let n = result.scenario.run.packets.saturating_mul(4);
@@ -181,27 +184,29 @@ pub fn verdict(result: &RunResult) -> RunVerdict {
 
 /// What was cut as warm-up, and why so much.
 pub fn warmup_text(w: &WarmUp) -> String {
-    let lead = format!("The first {} packets were cut as warm-up", count(w.packets));
-    let settled = match w.settled_after {
-        None => "too few packets were sent to tell whether the sojourn had settled".to_string(),
-        Some(0) => "by MSER-5 the sojourn was settled from the start".to_string(),
-        Some(n) => format!("by MSER-5 the sojourn had settled after {}", count(n)),
-    };
-    match w.end {
-        WarmUpEnd::Given => format!("{lead}, as run.warmup says."),
-        WarmUpEnd::Settled => {
-            format!("{lead}: all {} packet buffers had been used, and {settled}.", count(w.mbufs))
-        }
-        WarmUpEnd::Limit if w.stored < w.mbufs => {
-            let (used, all) = (count(w.stored), count(w.mbufs));
-            format!("{lead}, the most that is cut by itself, though only {used} of {all} packet buffers had been used.")
-        }
-        WarmUpEnd::Limit => {
-            format!(
-                "{lead}, the most that is cut by itself: by MSER-5 the sojourn had not settled in the first half of them."
-            )
-        }
+    let mut text = format!("The first {} packets were cut as warm-up", count(w.packets));
+    if w.end == WarmUpEnd::Given {
+        text += ", as run.warmup says";
     }
+    if w.untimed > 0 {
+        text += &format!(": {} of them went through the machine without time, the rest in detail", count(w.untimed));
+    }
+    text += &format!(". The LLC then held {} of its {} lines", count(w.llc_lines), count(w.llc_capacity));
+    text += &match w.settled_after {
+        None if w.unsettled.contains(&WarmthMeasure::Sojourn) => ".".to_string(),
+        None => "; too few packets were sent to tell whether the sojourn had settled.".to_string(),
+        Some(0) => "; by MSER-5 the sojourn was settled from the start of what went in detail.".to_string(),
+        Some(n) => format!("; by MSER-5 the sojourn had settled after {} of those in detail.", count(n)),
+    };
+    let open: Vec<&str> = w.unsettled.iter().map(|measure| measure.label()).collect();
+    match (open.as_slice(), w.end) {
+        ([], _) => text += " Caches, accesses to DRAM and packet buffers had settled.",
+        (open, WarmUpEnd::Limit) => {
+            text += &format!(" That is the most that is cut by itself: not settled were {}.", open.join(", "))
+        }
+        (open, _) => text += &format!(" Not settled were {}.", open.join(", ")),
+    }
+    text
 }
 
 /// What the words are made from.

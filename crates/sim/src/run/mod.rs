@@ -3,6 +3,9 @@
 //! A run's independent parts are simulations of their own: the run at the scenario's rate, each point of a curve, each
 //! trial of a search. What to simulate next follows from what is known ([`schedule`]), so the result is the
 //! same, bit for bit, on any number of threads.
+//!
+//! Where a scenario has several, its machine is warmed up once, at the scenario's own rate, and each part goes on from a clone of
+//! that.
 
 pub mod counts;
 pub mod measure;
@@ -13,10 +16,11 @@ pub(crate) mod search;
 pub(crate) mod simulate;
 pub mod steer;
 pub mod stepped;
+pub(crate) mod warm;
 
 use std::collections::BTreeMap;
 use std::num::NonZero;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use traffic::Load;
@@ -26,6 +30,7 @@ use crate::load::{InputFile, Loaded, Routing, Stock, load};
 use crate::run::schedule::{ProgressWatch, Stage};
 use crate::run::search::{Bisection, sufficient_packets, trial_packets};
 use crate::run::simulate::{Measured, SimulationSetup};
+use crate::run::warm::WarmServer;
 use crate::scenario::{RateSearch, Scenario, ScenarioError};
 
 /// Where a run is.
@@ -164,6 +169,8 @@ struct RunPart {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum PartKind {
+    /// What the others begin with, where there are several.
+    Warm,
     Trial,
     /// At the scenario's rate, or the one that was found.
     Run,
@@ -174,7 +181,8 @@ enum PartKind {
 
 /// What came of a part, and when on the host.
 struct PartOutcome {
-    measured: Result<Measured, ScenarioError>,
+    /// Nothing of the warm server: the plan has it.
+    measured: Result<Option<Measured>, ScenarioError>,
     began: Instant,
     ended: Instant,
 }
@@ -247,6 +255,10 @@ fn wanted(plans: &[ScenarioPlan], known: &Outcomes, options: RunOptions) -> Vec<
     let mut sure = Vec::new();
     let mut perhaps = Vec::new();
     for plan in plans {
+        if plan.has_several() && !known.contains_key(&plan.part(PartKind::Warm, None)) {
+            sure.push(plan.part(PartKind::Warm, None));
+            continue;
+        }
         match plan.run_part(known) {
             Ok(run) => sure.push(run),
             Err(search) => {
@@ -268,6 +280,9 @@ fn wanted(plans: &[ScenarioPlan], known: &Outcomes, options: RunOptions) -> Vec<
     }
     sure.extend(perhaps);
     sure.retain(|part| !known.contains_key(part));
+    for plan in plans.iter().filter(|plan| sure.iter().all(|part| part.scenario != plan.index)) {
+        plan.forget_warm();
+    }
     sure
 }
 
@@ -286,6 +301,7 @@ fn described(plans: &[ScenarioPlan], stages: &[Stage<RunPart>]) -> Progress {
     };
     let share = first.key.share.map_or(0.0, f64::from_bits);
     let phase = match first.key.kind {
+        PartKind::Warm => "warm-up".to_string(),
         PartKind::Run | PartKind::Again(_) if first.warming => "warm-up".to_string(),
         PartKind::Run | PartKind::Again(_) => "run".to_string(),
         PartKind::Trial => format!("trial at {:.2} %", share * 100.0),
@@ -308,12 +324,15 @@ struct ScenarioPlan<'a> {
     loaded: &'a Loaded,
     line: Rate,
     trial_packets: u64,
+    /// The outcome of [`PartKind::Warm`], as long as a part may want it.
+    warm: Mutex<Option<WarmServer>>,
 }
 
 impl ScenarioPlan<'_> {
     fn new<'a>(index: usize, scenario: &'a Scenario, loaded: &'a Loaded) -> Result<ScenarioPlan<'a>, ScenarioError> {
         let trial_packets = trial_packets(scenario, &loaded.blueprint);
-        let plan = ScenarioPlan { index, scenario, loaded, line: scenario.nic.rate, trial_packets };
+        let line = scenario.nic.rate;
+        let plan = ScenarioPlan { index, scenario, loaded, line, trial_packets, warm: Mutex::default() };
         let share = plan.share(&scenario.traffic.offered(plan.line))?;
         if share > 1.0 + 1e-9 {
             return Err(ScenarioError::Value {
@@ -352,7 +371,16 @@ impl ScenarioPlan<'_> {
     }
 
     fn ran<'a>(&self, known: &'a Outcomes) -> Option<&'a Measured> {
-        known.get(&self.run_part(known).ok()?)?.measured.as_ref().ok()
+        known.get(&self.run_part(known).ok()?)?.measured.as_ref().ok()?.as_ref()
+    }
+
+    /// It is simulated at several rates.
+    fn has_several(&self) -> bool {
+        self.scenario.run.search.is_some() || !self.scenario.run.curve.is_empty()
+    }
+
+    fn forget_warm(&self) {
+        *self.warm.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     fn loss_limit(&self) -> f64 {
@@ -379,7 +407,7 @@ impl ScenarioPlan<'_> {
     }
 
     fn trial(&self, share: f64, known: &Outcomes) -> Option<Trial> {
-        let measured = known.get(&self.part(PartKind::Trial, Some(share)))?.measured.as_ref().ok()?;
+        let measured = known.get(&self.part(PartKind::Trial, Some(share)))?.measured.as_ref().ok()?.as_ref()?;
         (!measured.partial).then(|| Trial::of(measured, share))
     }
 
@@ -390,15 +418,31 @@ impl ScenarioPlan<'_> {
         }
     }
 
-    fn simulate(&self, part: RunPart, watch: &ProgressWatch) -> Result<Measured, ScenarioError> {
+    fn simulate(&self, part: RunPart, watch: &ProgressWatch) -> Result<Option<Measured>, ScenarioError> {
+        let run = &self.scenario.run;
         let packets = match part.kind {
             PartKind::Trial => self.trial_packets,
-            PartKind::Curve(_) => self.scenario.run.curve_packets,
-            PartKind::Run | PartKind::Again(_) => self.scenario.run.packets,
+            PartKind::Curve(_) => run.curve_packets,
+            PartKind::Warm | PartKind::Run | PartKind::Again(_) => run.packets,
         };
         let scenario = &self.scenario_of(part);
         let setup = SimulationSetup { scenario, function: &self.loaded.function, blueprint: &self.loaded.blueprint };
-        setup.simulate(&self.offered(part), packets, watch)
+        let (load, own) = (self.offered(part), self.scenario.traffic.offered(self.line));
+        if part.kind == PartKind::Warm {
+            let warm = setup.warm_at(&own, packets, watch)?;
+            *self.warm.lock().unwrap_or_else(PoisonError::into_inner) = Some(warm);
+            return Ok(None);
+        }
+        // A run that is made once more has a warm-up of its own.
+        let warm = match part.kind {
+            PartKind::Again(_) => None,
+            _ => self.warm.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        };
+        let measured = match warm {
+            None => setup.simulate(&load, packets, watch),
+            Some(warm) => setup.simulate_warm(warm, Some(&own), &load, packets, watch),
+        };
+        measured.map(Some)
     }
 
     /// The scenario that gives `part` again when it is run alone.
@@ -445,7 +489,8 @@ impl ScenarioPlan<'_> {
             }
         });
         let point = |(i, share): (usize, &f64)| {
-            let measured = outcomes.get(&self.part(PartKind::Curve(i), Some(*share)))?.measured.as_ref().ok()?;
+            let measured =
+                outcomes.get(&self.part(PartKind::Curve(i), Some(*share)))?.measured.as_ref().ok()?.as_ref()?;
             (!measured.partial).then(|| Trial::of(measured, *share))
         };
         let curve = self.scenario.run.curve.iter().enumerate().filter_map(point).collect();
@@ -456,7 +501,7 @@ impl ScenarioPlan<'_> {
         };
         if let Some(warmup) = again
             && let last = (RunPart { kind: PartKind::Again(warmup), ..part })
-            && outcomes.get(&last).is_some_and(|o| !stopped || o.measured.as_ref().is_ok_and(|m| !m.partial))
+            && outcomes.get(&last).is_some_and(|o| !stopped || matches!(&o.measured, Ok(Some(m)) if !m.partial))
         {
             part = last;
         }
@@ -468,6 +513,7 @@ impl ScenarioPlan<'_> {
                 (self.simulate(part, &watch)?, 0.0)
             }
         };
+        let measured = measured.ok_or_else(|| ScenarioError::Stopped { during: "warm-up".into() })?;
         Ok(RunResult {
             load: self.share(&self.offered(part))?,
             scenario: self.scenario_of(part),

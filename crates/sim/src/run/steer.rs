@@ -124,6 +124,17 @@ impl Steer {
         }))
     }
 
+    /// Is switched on at `server`, which has run without it so far.
+    pub fn begin(&mut self, server: &Server) {
+        if server.now() == Ps::ZERO {
+            return;
+        }
+        // What was counted before is nothing that it reads.
+        self.profiler.read(server);
+        self.next = server.now() + self.interval;
+        self.before = received(server);
+    }
+
     /// When the current interval ends.
     pub fn next(&self) -> Ps {
         self.next
@@ -135,12 +146,9 @@ impl Steer {
         let ways = |server: &Server, clos| server.memory().class_ways(clos).ways();
         let (io_ways, core_ways) = (server.memory().io_ways().ways(), ways(server, RX_CLASS));
         let lines = server.llc_lines();
-        let cores = server.cores();
-        let receiving = &cores[..server.receiving_cores()];
-        let took = receiving.iter().map(|c| c.packets).sum::<u64>();
-        let now = (server.now(), took, Ps(receiving.iter().map(|c| c.busy.0).sum()));
+        let now = received(server);
         let before = std::mem::replace(&mut self.before, now);
-        let elapsed = now.0.since(before.0).0 * receiving.len() as u64;
+        let elapsed = now.0.since(before.0).0 * server.receiving_cores() as u64;
         let outcome = self.steering.step(&mut ServerPlant { server, profiler: &mut self.profiler });
         let decided = match &outcome {
             StepOutcome::Applied(_, allocation) => allocation.io_ways.map(Cbm::ways),
@@ -173,6 +181,14 @@ impl Steer {
     pub fn into_history(self) -> Vec<ControlInterval> {
         self.history
     }
+}
+
+/// The time, packets that receiving cores have taken by now, and how long they have been busy.
+fn received(server: &Server) -> (Ps, u64, Ps) {
+    let cores = server.cores();
+    let receiving = &cores[..server.receiving_cores()];
+    let took = receiving.iter().map(|c| c.packets).sum();
+    (server.now(), took, Ps(receiving.iter().map(|c| c.busy.0).sum()))
 }
 
 /// Reads counters as a real machine gives them.

@@ -316,8 +316,9 @@ impl MachineSpec {
 pub struct RunSpec {
     /// Packets offered after warm-up.
     pub packets: u64,
-    /// Packets offered before measurement begins. Left out: as many as it takes, by MSER-5, for the sojourn to
-    /// settle, but at least a tenth of `packets` and until every mbuf has been used, and at most `packets`.
+    /// Packets offered before measurement begins. Left out: as many as it takes, without time, for caches, accesses
+    /// to DRAM and packet buffers to settle, at most eight times `packets`; and then, in detail, a tenth of `packets` or
+    /// as many as it takes for the sojourn to settle, at most `packets`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup: Option<u64>,
     /// Every random draw follows from it.

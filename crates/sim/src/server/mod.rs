@@ -857,6 +857,13 @@ impl Server {
         self.source_from = self.engine.now();
     }
 
+    /// The packets of the source follow the one that is on its way as they would, at the load of `source`: one of the same
+    /// blueprint and seed.
+    pub fn change_load(&mut self, mut source: Source) {
+        source.go_on_with(&self.source);
+        self.replace_source(source);
+    }
+
     /// When the last packet left.
     pub fn last_departure(&self) -> Ps {
         self.last_departure

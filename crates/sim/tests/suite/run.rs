@@ -110,11 +110,11 @@ fn cores_that_wait_for_a_full_dram_are_not_called_the_limit() {
 #[test]
 fn runs_that_are_compared_are_measured_from_the_same_packet_on() {
     let slow = scenario(&["traffic.load=0.05"], None);
-    let given = scenario(&["traffic.load=0.05", "run.warmup=9000"], None);
+    let given = scenario(&["traffic.load=0.05", "run.warmup=90000"], None);
     let options = RunOptions { threads: 2, same_packets: true };
     let results = run_all(&[slow.clone(), given.clone()], options, &mut |_| true).unwrap();
     let documents: Vec<Value> = results.iter().map(|r| without_host(summary(r, "test"))).collect();
-    assert_eq!(documents[0]["warmup_packets"], 9000);
+    assert_eq!(documents[0]["warmup_packets"], 90_000);
     assert_eq!(documents[0]["traffic"]["id"], documents[1]["traffic"]["id"]);
     // It says what it did: run alone, it gives the same again.
     assert_eq!(documents[0], document(&results[0].scenario, 1));
@@ -132,6 +132,44 @@ fn warm_up_goes_on_until_every_mbuf_was_used_and_says_so() {
     let none = scenario(&["run.warmup=0"], None);
     let measured = run(&none, RunOptions { threads: 1, same_packets: false }, &mut |_| true).unwrap().measured;
     assert_eq!((measured.warmup.packets, measured.simulated), (0, 4000));
+}
+
+/// Packets touch a table that L2 does not hold.
+const SLOW: [&str; 5] = [
+    "run.packets=20000",
+    "traffic.load=0.2",
+    "machine.l2.size=64 KiB",
+    "function.forward.prefixes=20000",
+    "traffic.flows.count=20000",
+];
+
+#[test]
+fn a_run_begins_on_a_machine_that_is_as_warm_as_a_much_later_one() {
+    let settled = document(&scenario(&SLOW, None), 1);
+    let later = document(&scenario(&[&SLOW[..], &["run.warmup=300000"]].concat(), None), 1);
+    let cold = document(&scenario(&[&SLOW[..], &["run.warmup=2500"]].concat(), None), 1);
+    let warmup = &settled["warmup"];
+    assert_eq!((&warmup["end"], &warmup["unsettled"]), (&"settled".into(), &Value::Array(Vec::new())), "{warmup}");
+    assert!(warmup["untimed"].as_u64().unwrap() > 20_000, "{warmup}");
+    assert_ne!(cold["warmup"]["unsettled"], Value::Array(Vec::new()));
+    let reads = |document: &Value| document["dram"]["reads"].as_f64().unwrap() / 20_000.0;
+    assert!((reads(&settled) / reads(&later) - 1.0).abs() < 0.05, "{} and {}", reads(&settled), reads(&later));
+    assert!(reads(&cold) > 3.0 * reads(&later), "{} and {}", reads(&cold), reads(&later));
+}
+
+#[test]
+fn points_of_a_curve_begin_with_the_machine_of_the_run() {
+    let alone = run(&scenario(&SLOW, None), RunOptions::default(), &mut |_| true).unwrap();
+    let curve = [&SLOW[..], &["run.curve=[0.2, 0.4]", "run.curve_packets=20000"]].concat();
+    let result = run(&scenario(&curve, None), RunOptions { threads: 2, same_packets: false }, &mut |_| true).unwrap();
+    assert_eq!(alone.measured.warmup, result.measured.warmup);
+    let [own, faster] = &result.curve[..] else { panic!("{:?}", result.curve) };
+    for run in [&alone, &result] {
+        let quantile = |q| run.measured.measure.sojourn.histogram().quantile(q).unwrap().as_ns();
+        assert_eq!((own.p50_ns, own.p99_ns), (quantile(0.5), quantile(0.99)), "at its own rate it is the run");
+    }
+    assert!((faster.offered_mpps / own.offered_mpps - 2.0).abs() < 0.01, "{faster:?}");
+    assert!(faster.warmup_packets > alone.measured.warmup.untimed);
 }
 
 #[test]

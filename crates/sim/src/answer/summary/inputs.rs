@@ -8,8 +8,8 @@ use super::traffic_id;
 use crate::answer::verdict::warmup_text;
 use crate::load::Routing;
 use crate::run::RunResult;
-use crate::run::simulate;
 use crate::run::steer::ControlInterval;
+use crate::run::warm::WarmUp;
 use crate::scenario::PolicyKind;
 use crate::scenario::files::file_name;
 
@@ -17,14 +17,14 @@ use crate::scenario::files::file_name;
 #[derive(Serialize, JsonSchema)]
 pub struct WarmUpSummary {
     #[serde(flatten)]
-    cut: simulate::WarmUp,
+    cut: WarmUp,
     /// All that in words.
     why: String,
 }
 
 impl WarmUpSummary {
-    pub(super) fn of(cut: &simulate::WarmUp) -> WarmUpSummary {
-        WarmUpSummary { cut: *cut, why: warmup_text(cut) }
+    pub(super) fn of(cut: &WarmUp) -> WarmUpSummary {
+        WarmUpSummary { cut: cut.clone(), why: warmup_text(cut) }
     }
 }
 

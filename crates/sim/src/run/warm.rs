@@ -1,0 +1,347 @@
+//! Warm-up: what happens before anything is measured.
+//!
+//! # When measurement begins
+//! A machine begins with empty caches and untouched buffers, and what it does until they are in use is not what it does
+//! later. An LLC of tens of MiB fills in hundreds of thousands of packets, and what the sojourn tells of it is little.
+//! So warm-up goes by state, in two parts.
+//!
+//! *Without time* ([`warm_by_state`]): the server goes the functional way in stretches, each as long as all before. Before
+//! each of them it goes on in detail for [`CLOCK`] packets, which tell the next one how long bursts take. A stretch is the
+//! last one if over its second half
+//! - lines held in the LLC grew by at most [`STEADY`],
+//! - reads and writes of DRAM, and device writes that hit, differ from those of its first half by at most [`STEADY`], or by
+//!   no more than chance; or those of DRAM by so few that they are no more than [`FEW`] of all accesses to the LLC,
+//! - and as many packets were stored as there are mbufs in the pool: a pool that gives back the mbuf that has been free for
+//!   longest touches another one with every packet until then.
+//!
+//! So what is left to grow is about [`STEADY`] of what is there: each stretch sees a quarter of all packets in its second
+//! half.
+//!
+//! *In detail* ([`in_detail`]): a tenth as many packets as are going to be measured, and then until MSER-5 (`stats::mser5`),
+//! over means of the sojourns of this part, cuts in its first half: what it finds to be settled is then at least as long as
+//! what it finds not to be. This is looked at after a number of packets that doubles each time, so that runs that differ a
+//! little in their machine begin to measure at the same packet.
+//!
+//! Neither goes on for ever: without time for [`MOST_BY_STATE`] times as many packets as are going to be measured, in detail
+//! for as many. What had not settled by then is in the result. `run.warmup` sets the sum of both parts: as many packets as
+//! settle go without time, the rest in detail.
+//!
+//! A policy is switched on where the first part ends.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use stats::{BatchMeans, mser5};
+use units::{LINE_BYTES, Ps};
+
+use super::schedule::ProgressWatch;
+use super::simulate::{SimulationSetup, advance};
+use super::steer::Steer;
+use crate::server::{Departure, DepartureObserver, Loss, PacketFate, Pause, Server};
+
+/// Packets in detail before each stretch without time: bursts enough of one kind of core.
+const CLOCK: u64 = 2_048;
+/// What may still change, as a share.
+const STEADY: f64 = 0.02;
+/// Accesses to DRAM, as a share of those to the LLC, that count for nothing: a nanosecond or two a packet.
+const FEW: f64 = 0.0025;
+/// Packets without time, at most, for each that is going to be measured.
+const MOST_BY_STATE: u64 = 8;
+/// Standard deviations that two counts of events by chance may lie apart.
+const CHANCE: f64 = 3.0;
+/// Means of sojourns that MSER-5 looks at, at most.
+const SOJOURN_MEANS: usize = 1_000;
+/// Where mbufs are still unused after the first part, the second is not longer than this many times the measured packets for
+/// their sake.
+const MOST_FOR_THE_POOL: u64 = 4;
+
+/// The packets that were cut at the start, and why so many.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct WarmUp {
+    /// How many were offered before measurement began.
+    pub packets: u64,
+    /// Of those, how many went through the machine without time, only to leave it warm.
+    pub untimed: u64,
+    /// What decided.
+    pub end: WarmUpEnd,
+    /// What had not settled.
+    pub unsettled: Vec<WarmthMeasure>,
+    /// Lines in the LLC when measurement began.
+    pub llc_lines: u64,
+    /// Lines that fit into it.
+    pub llc_capacity: u64,
+    /// Mbufs in the pool.
+    pub mbufs: u64,
+    /// Packets that got an mbuf by then.
+    pub stored: u64,
+    /// Of the packets sent in detail after those without time, after how many the sojourn had settled by MSER-5;
+    /// [`None`] if too few were sent to tell.
+    pub settled_after: Option<u64>,
+}
+
+/// Why measurement began when it did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WarmUpEnd {
+    /// The scenario says so.
+    Given,
+    /// Everything had settled.
+    Settled,
+    /// Something had not, but it had taken as long as it may.
+    Limit,
+}
+
+/// What is watched to tell whether a machine is warm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WarmthMeasure {
+    /// Lines in the LLC.
+    LlcLines,
+    /// Reads and writes of DRAM a packet, for cores and devices.
+    DramAccesses,
+    /// Device writes that hit in the LLC, a packet.
+    DdioHits,
+    /// Mbufs that have been used.
+    Mbufs,
+    /// Sojourns.
+    Sojourn,
+}
+
+impl WarmthMeasure {
+    /// A few words for it.
+    pub fn label(self) -> &'static str {
+        match self {
+            WarmthMeasure::LlcLines => "lines held in the LLC",
+            WarmthMeasure::DramAccesses => "accesses to DRAM a packet",
+            WarmthMeasure::DdioHits => "device writes that hit the LLC",
+            WarmthMeasure::Mbufs => "packet buffers used",
+            WarmthMeasure::Sojourn => "the sojourn",
+        }
+    }
+}
+
+/// A server after the first part of its warm-up. Clones go on from there, each at a rate of its own.
+#[derive(Clone)]
+pub(crate) struct WarmServer {
+    pub server: Server,
+    untimed: u64,
+    refused: u64,
+    unsettled: Vec<WarmthMeasure>,
+}
+
+/// What the second half of a stretch is compared by.
+struct Look {
+    lines: u64,
+    dram: u64,
+    accesses: u64,
+    ddio_hits: u64,
+}
+
+impl Look {
+    fn at(server: &Server) -> Look {
+        let memory = server.memory();
+        let did = memory.counters();
+        Look {
+            lines: memory.llc_occupancy(),
+            dram: did.llc.misses + did.dma_read.misses + did.writebacks,
+            accesses: did.llc.lookups() + did.dma_write.lookups() + did.dma_read.lookups(),
+            ddio_hits: did.dma_write.hits,
+        }
+    }
+}
+
+/// Whether two counts of as many packets are the same but for [`STEADY`] and chance.
+fn is_steady(before: u64, after: u64) -> bool {
+    let apart = before.abs_diff(after) as f64;
+    apart <= STEADY * before.max(after) as f64 || apart <= CHANCE * ((before + after) as f64).sqrt()
+}
+
+/// Lets `server` go on until `offered` packets were offered; `false` if it ends or is stopped before.
+fn go_on(
+    server: &mut Server,
+    offered: u64,
+    seen: &mut impl DepartureObserver,
+    steer: &mut Option<Steer>,
+    watch: &ProgressWatch,
+) -> bool {
+    let pause = Pause { offered, at: Ps::MAX };
+    while server.offered() < offered && !watch.is_stopped() && advance(server, pause, seen, steer) {
+        watch.tell(server.offered(), offered, true);
+    }
+    server.offered() >= offered
+}
+
+/// The first part of the warm-up of a `server` with `mbufs` mbufs that has done nothing yet: see the module header. It ends
+/// before packet `room`.
+fn warm_by_state(mut server: Server, mbufs: u64, room: u64, watch: &ProgressWatch) -> WarmServer {
+    use WarmthMeasure::{DdioHits, DramAccesses, LlcLines, Mbufs};
+    let mut seen = Refused::default();
+    let mut untimed = 0;
+    let mut unsettled = vec![LlcLines, DramAccesses, DdioHits, Mbufs];
+    while !unsettled.is_empty() {
+        let from = server.offered() + CLOCK;
+        let (middle, to) = (from + from / 2, 2 * from);
+        if to > room || !go_on(&mut server, from, &mut seen, &mut None, watch) {
+            break;
+        }
+        server.set_functional(true);
+        let looks = [from, middle, to].map(|until| {
+            go_on(&mut server, until, &mut seen, &mut None, watch);
+            Look::at(&server)
+        });
+        server.set_functional(false);
+        untimed += server.offered() - from;
+        if server.offered() < to {
+            break;
+        }
+        let [first, second, third] = &looks;
+        let per_half = |count: fn(&Look) -> u64| [count(second) - count(first), count(third) - count(second)];
+        let is_settled = |measure: WarmthMeasure| match measure {
+            LlcLines => third.lines.saturating_sub(second.lines) as f64 <= STEADY * third.lines as f64,
+            DramAccesses => {
+                let [before, after] = per_half(|look| look.dram);
+                let few = FEW * per_half(|look| look.accesses)[1] as f64;
+                is_steady(before, after) || before.abs_diff(after) as f64 <= few
+            }
+            DdioHits => {
+                let [before, after] = per_half(|look| look.ddio_hits);
+                is_steady(before, after)
+            }
+            _ => server.offered() - seen.packets >= mbufs,
+        };
+        unsettled = vec![LlcLines, DramAccesses, DdioHits, Mbufs];
+        unsettled.retain(|&measure| !is_settled(measure));
+    }
+    WarmServer { server, untimed, refused: seen.packets, unsettled }
+}
+
+impl SimulationSetup<'_> {
+    /// A tenth of `packets`, of a source that ends of what it has.
+    fn least(&self, packets: u64) -> u64 {
+        self.blueprint.packets().map_or(packets / 10, |all| (packets / 10).min(all / 20))
+    }
+
+    /// The most packets before measurement of `packets`, where a source that ends keeps nine tenths of its own.
+    fn most(&self, packets: u64, wanted: u64) -> u64 {
+        match self.blueprint.packets() {
+            Some(all) if all < wanted.saturating_add(packets) => wanted.min(all / 10),
+            _ => wanted,
+        }
+    }
+
+    /// The first part of the warm-up of `server`, before `packets` packets are measured.
+    pub(crate) fn warm(&self, server: Server, packets: u64, watch: &ProgressWatch) -> WarmServer {
+        let room = match self.scenario.run.warmup {
+            Some(given) => given,
+            None => self.most(packets, packets.saturating_mul(MOST_BY_STATE)),
+        };
+        let room = room.saturating_sub(self.least(packets));
+        warm_by_state(server, u64::from(self.scenario.mempool.size), room, watch)
+    }
+
+    /// The second part of the warm-up, until measurement of `packets` packets is to begin. See the module header.
+    pub(crate) fn in_detail(
+        &self,
+        warm: WarmServer,
+        packets: u64,
+        steer: &mut Option<Steer>,
+        watch: &ProgressWatch,
+    ) -> (Server, WarmUp) {
+        let WarmServer { mut server, untimed, refused, mut unsettled } = warm;
+        let mbufs = u64::from(self.scenario.mempool.size);
+        let given = self.scenario.run.warmup;
+        let from = server.offered();
+        // A policy needs time, too.
+        let for_the_pool = if from - refused < mbufs || steer.is_some() {
+            mbufs.min(packets.saturating_mul(MOST_FOR_THE_POOL))
+        } else {
+            0
+        };
+        let least = self.least(packets).max(for_the_pool);
+        let most = given.unwrap_or(self.most(packets, from + packets.max(least)));
+        let mut next = given.unwrap_or((from + least).min(most));
+        let mut seen =
+            Transient { sojourns: BatchMeans::with_batches(SOJOURN_MEANS), refused: Refused { packets: refused } };
+        loop {
+            let more = go_on(&mut server, next, &mut seen, steer, watch);
+            let truncation = mser5(seen.sojourns.batch_means());
+            let stored = server.offered() - seen.refused.packets;
+            let has_settled = truncation.is_none_or(|t| t.reliable);
+            if has_settled && stored >= mbufs || next >= most || !more {
+                unsettled.retain(|measure| *measure != WarmthMeasure::Mbufs);
+                unsettled.extend((stored < mbufs).then_some(WarmthMeasure::Mbufs));
+                unsettled.extend((!has_settled).then_some(WarmthMeasure::Sojourn));
+                let memory = server.memory();
+                let warmup = WarmUp {
+                    packets: server.offered(),
+                    untimed,
+                    end: match given {
+                        Some(_) => WarmUpEnd::Given,
+                        None if unsettled.is_empty() => WarmUpEnd::Settled,
+                        None => WarmUpEnd::Limit,
+                    },
+                    unsettled,
+                    llc_lines: memory.llc_occupancy(),
+                    llc_capacity: self.scenario.machine.llc.size.bytes() / LINE_BYTES,
+                    mbufs,
+                    stored,
+                    settled_after: truncation
+                        .filter(|t| t.reliable)
+                        .map(|t| t.drop as u64 * seen.sojourns.batch_size()),
+                };
+                return (server, warmup);
+            }
+            next = from.saturating_add((next - from).max(1).saturating_mul(2)).min(most);
+        }
+    }
+}
+
+/// Packets that were lost before they got an mbuf.
+#[derive(Clone, Copy, Default)]
+struct Refused {
+    packets: u64,
+}
+
+impl DepartureObserver for Refused {
+    fn departure(&mut self, d: &Departure) {
+        use Loss::{NicFifoFull, NoBuffer, NoMbuf, NoRxDescriptor};
+        let refused = matches!(d.fate, PacketFate::Lost(NoRxDescriptor | NoMbuf | NicFifoFull | NoBuffer));
+        self.packets += u64::from(refused);
+    }
+}
+
+/// What warm-up in detail is judged by.
+#[derive(Clone)]
+struct Transient {
+    sojourns: BatchMeans,
+    refused: Refused,
+}
+
+impl DepartureObserver for Transient {
+    fn departure(&mut self, d: &Departure) {
+        if let PacketFate::Sent(_) = d.fate {
+            self.sojourns.record(d.sojourn.as_ns());
+        }
+        self.refused.departure(d);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_steady_within_a_share_or_within_chance() {
+        for (before, after, steady) in [
+            (0, 0, true),
+            (0, 9, true),
+            (0, 10, false),
+            (100, 140, true),
+            (100, 150, false),
+            (1_000_000, 1_019_000, true),
+            (1_000_000, 1_021_000, false),
+            (1_021_000, 1_000_000, false),
+        ] {
+            assert_eq!(is_steady(before, after), steady, "{before} and {after}");
+        }
+    }
+}
