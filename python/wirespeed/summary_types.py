@@ -52,10 +52,25 @@ class RunVerdict(TypedDict, total=False):
 WarmUpEnd = Literal[
     # The scenario says so.
     "given",
-    # Buffers had been used and the sojourn had settled.
+    # Everything had settled.
     "settled",
-    # They had not, but it had taken as long as it may.
+    # Something had not, but it had taken as long as it may.
     "limit",
+]
+
+
+# What is watched to tell whether a machine is warm.
+WarmthMeasure = Literal[
+    # Lines in the LLC.
+    "llc_lines",
+    # Reads and writes of DRAM a packet, for cores and devices.
+    "dram_accesses",
+    # Device writes that hit in the LLC, a packet.
+    "ddio_hits",
+    # Mbufs that have been used.
+    "mbufs",
+    # Sojourns.
+    "sojourn",
 ]
 
 
@@ -64,15 +79,23 @@ class WarmUpSummary(TypedDict, total=False):
 
     packets: int
     """How many were offered before measurement began."""
+    untimed: int
+    """Of those, how many went through the machine without time, only to leave it warm."""
     end: WarmUpEnd
     """What decided."""
+    unsettled: list[WarmthMeasure]
+    """What had not settled."""
+    llc_lines: int
+    """Lines in the LLC when measurement began."""
+    llc_capacity: int
+    """Lines that fit into it."""
     mbufs: int
     """Mbufs in the pool."""
     stored: int
     """Packets that got an mbuf by then."""
     settled_after: int | None
-    """Of the packets sent by then, after how many the sojourn had settled by MSER-5; `None` if too few were sent to
-    tell.
+    """Of the packets sent in detail after those without time, after how many the sojourn had settled by MSER-5;
+    `None` if too few were sent to tell.
     """
     why: str
     """All that in words."""

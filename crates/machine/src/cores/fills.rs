@@ -240,6 +240,12 @@ impl FillBuffers {
         if self.classes & class(line) == 0 { None } else { self.last_for(line).map(|at| self.fills[at].0) }
     }
 
+    /// The slot that `line` was asked for last and when its data come, if that is after `time`.
+    pub(super) fn coming(&self, line: Line, time: Ps) -> Option<(u64, Ps)> {
+        let (until, _) = self.under_way(line, time)?;
+        self.slot_for(line).map(|slot| (slot, until))
+    }
+
     #[inline(never)]
     fn search(&self, line: Line, time: Ps) -> Option<(Ps, &Path)> {
         let at = self.last_for(line)?;

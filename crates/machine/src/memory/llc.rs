@@ -770,7 +770,12 @@ impl Llc {
     #[inline(always)]
     pub(super) fn answer_row(&mut self, mut spot: Spot, count: u32, now: Ps, answers: &mut [Ps; LONGEST_ROW]) -> Ps {
         let mut latest = Ps::ZERO;
-        if self.distances.is_empty() && !self.untimed {
+        if self.distances.is_empty() && self.untimed {
+            let at = now + self.latency;
+            answers[..count as usize].fill(at);
+            return at;
+        }
+        if self.distances.is_empty() {
             // As `take_in`, with nothing looked up slice by slice.
             let (interval, latency) = (self.interval, self.latency);
             let from = spot.slice as usize;

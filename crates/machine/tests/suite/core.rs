@@ -362,6 +362,17 @@ fn a_line_under_way_waits_for_its_address_too() {
 }
 
 #[test]
+fn a_line_that_came_long_ago_holds_nothing_up() {
+    // So many references that the last one has the number that the first one had; the buffers keep what that brought.
+    let mut ops = vec![(20, false, 0)];
+    ops.extend(std::iter::repeat_n((21, false, 0), 2_045));
+    let chase = [(40, false, 0), (60, false, 1)];
+    let before = takes(&[&ops[..], &chase].concat(), 0, &mut hierarchy(None, None));
+    ops.extend([chase[0], chase[1], (20, false, 1)]);
+    assert_eq!(takes(&ops, 0, &mut hierarchy(None, None)), before + HIT);
+}
+
+#[test]
 fn a_load_of_a_line_held_shared_waits_for_no_upgrade() {
     let [load, store] = [(10, false, 0), (10, true, 0)];
     let mut memory = hierarchy(None, None);

@@ -10,12 +10,11 @@
 //! last one if over its second half
 //! - lines held in the LLC grew by at most [`STEADY`],
 //! - reads and writes of DRAM, and device writes that hit, differ from those of its first half by at most [`STEADY`], or by
-//!   no more than chance; or those of DRAM by so few that they are no more than [`FEW`] of all accesses to the LLC,
+//!   no more than chance,
+//! - where both lines and accesses to DRAM also count as settled if they have changed by no more than [`FEW`] of all accesses to the
+//!   LLC: a cache that fills as slowly as that is the same over all that is measured,
 //! - and as many packets were stored as there are mbufs in the pool: a pool that gives back the mbuf that has been free for
 //!   longest touches another one with every packet until then.
-//!
-//! So what is left to grow is about [`STEADY`] of what is there: each stretch sees a quarter of all packets in its second
-//! half.
 //!
 //! *In detail* ([`in_detail`]): a tenth as many packets as are going to be measured, and then until MSER-5 (`stats::mser5`),
 //! over means of the sojourns of this part, cuts in its first half: what it finds to be settled is then at least as long as
@@ -42,8 +41,8 @@ use crate::server::{Departure, DepartureObserver, Loss, PacketFate, Pause, Serve
 const CLOCK: u64 = 2_048;
 /// What may still change, as a share.
 const STEADY: f64 = 0.02;
-/// Accesses to DRAM, as a share of those to the LLC, that count for nothing: a nanosecond or two a packet.
-const FEW: f64 = 0.0025;
+/// Accesses to DRAM, or lines that come in, that count for nothing, as a share of accesses to the LLC: one in some eighty packets.
+const FEW: f64 = 0.0005;
 /// Packets without time, at most, for each that is going to be measured.
 const MOST_BY_STATE: u64 = 8;
 /// Standard deviations that two counts of events by chance may lie apart.
@@ -195,11 +194,11 @@ fn warm_by_state(mut server: Server, mbufs: u64, room: u64, watch: &ProgressWatc
         }
         let [first, second, third] = &looks;
         let per_half = |count: fn(&Look) -> u64| [count(second) - count(first), count(third) - count(second)];
+        let few = FEW * per_half(|look| look.accesses)[1] as f64;
         let is_settled = |measure: WarmthMeasure| match measure {
-            LlcLines => third.lines.saturating_sub(second.lines) as f64 <= STEADY * third.lines as f64,
+            LlcLines => third.lines.saturating_sub(second.lines) as f64 <= few.max(STEADY * third.lines as f64),
             DramAccesses => {
                 let [before, after] = per_half(|look| look.dram);
-                let few = FEW * per_half(|look| look.accesses)[1] as f64;
                 is_steady(before, after) || before.abs_diff(after) as f64 <= few
             }
             DdioHits => {

@@ -186,11 +186,21 @@ struct Wait {
     slot: u64,
     /// Slots that its address comes from, while that is not known.
     address: [Option<u64>; 2],
-    /// The slot that its line was asked for last.
-    line: Option<u64>,
+    line: AwaitedLine,
     /// Not before this: when it was dispatched, or what is known of its address.
     from: Ps,
     latency: Ps,
+}
+
+/// The data of a line that a hit waits for, by the slot that it was asked for last.
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
+enum AwaitedLine {
+    /// They are there.
+    There,
+    /// They come at this time. The slot may be out of use by then.
+    Coming(u64, Ps),
+    /// The slot is not done.
+    Asked(u64),
 }
 
 /// A private miss that has not gone out, or whose answer is not known.
@@ -780,7 +790,7 @@ impl Core {
         self.set_done(slot, at);
         if at == UNKNOWN {
             let address = [Some(translated), None];
-            self.waits.push(Wait { item, slot, address, line: None, from: Ps::ZERO, latency: Ps::ZERO });
+            self.waits.push(Wait { item, slot, address, line: AwaitedLine::There, from: Ps::ZERO, latency: Ps::ZERO });
         }
         self.queue(at, RetireKind::Translation);
     }
@@ -876,7 +886,14 @@ impl Core {
                 self.set_done(both, walked.max(there));
                 if walked.max(there) == UNKNOWN {
                     let (address, from) = ([Some(walk), Some(own)], self.front_end);
-                    self.waits.push(Wait { item: NO_ITEM, slot: both, address, line: None, from, latency: Ps::ZERO });
+                    self.waits.push(Wait {
+                        item: NO_ITEM,
+                        slot: both,
+                        address,
+                        line: AwaitedLine::There,
+                        from,
+                        latency: Ps::ZERO,
+                    });
                 }
                 return (AddressSource { after: Some(both), reason }, Some(walk));
             }
@@ -937,14 +954,14 @@ impl Core {
         if asked.is_none() && source != UNKNOWN {
             return None;
         }
-        Some(Wait {
-            item,
-            slot,
-            address: [after.filter(|_| source == UNKNOWN), None],
-            line: asked.or_else(|| line.and_then(|line| self.fills.slot_for(line))),
-            from: Ps(self.front_end.0.max(if source == UNKNOWN { 0 } else { source })),
-            latency,
-        })
+        let from = Ps(self.front_end.0.max(if source == UNKNOWN { 0 } else { source }));
+        let coming = || line.and_then(|line| self.fills.coming(line, from + latency));
+        let line = match asked {
+            Some(slot) => AwaitedLine::Asked(slot),
+            None => coming().map_or(AwaitedLine::There, |(slot, until)| AwaitedLine::Coming(slot, until)),
+        };
+        let address = [after.filter(|_| source == UNKNOWN), None];
+        Some(Wait { item, slot, address, line, from, latency })
     }
 
     /// The next instruction is dispatched when that `rob` before it has retired.
@@ -1217,10 +1234,15 @@ impl Core {
 
     fn resolve_waits(&mut self) {
         let Core { waits, done, items, fills, first_item, paths, .. } = self;
-        let when = |done: &[u64; SLOTS], slot: Option<u64>| slot.map_or(0, |slot| done[(slot % SLOTS as u64) as usize]);
         waits.retain(|w| {
-            let [first, second, line] = [w.address[0], w.address[1], w.line].map(|slot| when(done, slot));
-            let Some(address) = known(first.max(second).max(w.from.0)) else { return true };
+            let when = |slot: u64| done[(slot % SLOTS as u64) as usize];
+            let addresses = w.address.iter().flatten().map(|&slot| when(slot));
+            let Some(address) = known(addresses.fold(w.from.0, u64::max)) else { return true };
+            let (line, slot) = match w.line {
+                AwaitedLine::There => (0, None),
+                AwaitedLine::Coming(slot, until) => (until.0, Some(slot)),
+                AwaitedLine::Asked(slot) => (when(slot), Some(slot)),
+            };
             let Some(line) = known(line) else { return true };
             let arrives = Ps(address) + w.latency;
             let at = arrives.max(Ps(line));
@@ -1228,7 +1250,7 @@ impl Core {
             if let Some(item) = items.get_mut(w.item.wrapping_sub(*first_item) as usize) {
                 item.at = at.0;
                 if at > arrives
-                    && let Some(path) = w.line.and_then(|slot| fills.path_of(slot))
+                    && let Some(path) = slot.and_then(|slot| fills.path_of(slot))
                 {
                     item.kind = RetireKind::Path(Reason::Mshr);
                     paths[(w.item % ITEMS as u64) as usize] = path;
