@@ -1,8 +1,8 @@
 """How often a run's 95 % intervals hold, over seeds: `python validation/coverage/run.py [--seeds N] [--write]`.
 
-Each scenario is run with that many seeds. An interval holds if it contains the mean of the values of all seeds. The same
-seeds are run once more with twice the warm-up: where a run begins on a warm machine nothing shifts but by chance. `--write`
-puts the tables between the markers of README.md. Exit code 1 where a requirement is not met.
+Each scenario is run with that many seeds. An interval holds if it contains the mean of the values of all seeds. The
+same seeds are run once more with twice the warm-up: where a run begins on a warm machine nothing shifts but by chance.
+`--write` puts the tables between the markers of README.md. Exit code 1 where a requirement is not met.
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ CASES: Final[Mapping[str, tuple[str, Mapping[str, object]]]] = {
     "busy": ("forwarding", {"machine.cores": 1, "traffic.load": 0.72, "run.packets": 80_000}),
     "bursts": (
         "forwarding",
-        {"machine.cores": 2, "traffic.load": 0.35, "traffic.arrivals": {"on_off": {"on": "5 us", "off": "10 us"}}, "run.packets": 80_000},
+        {
+            "machine.cores": 2,
+            "traffic.load": 0.35,
+            "traffic.arrivals": {"on_off": {"on": "5 us", "off": "10 us"}},
+            "run.packets": 80_000,
+        },
     ),
     "loss": ("forwarding", {"machine.cores": 1, "traffic.load": 0.9, "nic.rx_descriptors": 256, "run.packets": 80_000}),
     "upf": ("upf", {"run.packets": 30_000}),

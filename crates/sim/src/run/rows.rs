@@ -18,8 +18,7 @@ use serde_json::{Value, json};
 use units::{LINE_BYTES, Line, Ps, Size};
 
 use crate::load::Loaded;
-use crate::run::simulate::advance;
-use crate::run::steer::Steer;
+use crate::run::steer::{Steer, advance};
 use crate::scenario::{Scenario, ScenarioError};
 use crate::server::{Departure, DepartureObserver, PacketFate, Pause, Server};
 

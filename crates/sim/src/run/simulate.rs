@@ -5,18 +5,16 @@ use functions::Function;
 use machine::dram::CommandReport;
 use machine::memory::ApplicationState;
 use traffic::{Blueprint, Load, Source};
-use units::Ps;
+use units::{LINE_BYTES, Ps};
 
 use crate::run::counts::ServerCounts;
 use crate::run::measure::{Activity, Measure};
 use crate::run::schedule::ProgressWatch;
-use crate::run::steer::{ControlInterval, Steer};
-use crate::run::warm::{WarmServer, WarmUp};
+use crate::run::steer::{ControlInterval, Steer, advance};
+use crate::run::warm::{WarmServer, WarmUp, WarmUpRule};
 use crate::scenario::{Scenario, ScenarioError};
-use crate::server::{DepartureObserver, Pause, Server};
+use crate::server::{Pause, Server};
 
-/// Events between two looks at whether to stop.
-const EVENTS_PER_CHECK: usize = 20_000;
 /// Times an interval of the series is divided for its mean ring occupancy.
 const SAMPLES: u64 = 4;
 
@@ -74,7 +72,7 @@ impl SimulationSetup<'_> {
         self.packets_per_second(load)?;
         let seed = Seed(self.scenario.run.seed);
         let server = Server::new(self.scenario, self.function.clone(), self.source(load)?, u64::MAX, seed)?;
-        Ok(self.warm(server, packets, watch))
+        Ok(self.rule(packets).without_time(server, watch))
     }
 
     /// Simulates `packets` packets from `warm` on, after the part of warm-up that goes in detail. Where `warm` was warmed up
@@ -98,7 +96,7 @@ impl SimulationSetup<'_> {
         if let Some(steer) = &mut steer {
             steer.begin(&warm.server);
         }
-        let (mut server, warmup) = self.in_detail(warm, packets, &mut steer, watch);
+        let (mut server, warmup) = self.rule(packets).in_detail(warm, &mut steer, watch);
         server.mark_dram();
         let from = ServerCounts::of(&server);
         let first = server.offered();
@@ -138,6 +136,16 @@ impl SimulationSetup<'_> {
         })
     }
 
+    fn rule(&self, packets: u64) -> WarmUpRule {
+        WarmUpRule {
+            packets,
+            given: self.scenario.run.warmup,
+            all: self.blueprint.packets(),
+            mbufs: self.scenario.mempool.size.into(),
+            llc_capacity: self.scenario.machine.llc.size.bytes() / LINE_BYTES,
+        }
+    }
+
     /// The rate of `load`.
     fn packets_per_second(&self, load: &Load) -> Result<f64, ScenarioError> {
         let pps = self.blueprint.packets_per_second(load)?;
@@ -157,21 +165,6 @@ impl SimulationSetup<'_> {
         source.rotate(self.scenario.run.seed);
         Ok(source)
     }
-}
-
-/// Goes on to `pause`, or to the end of the policy's interval and lets it decide; `false` once all is done.
-pub(crate) fn advance(
-    server: &mut Server,
-    pause: Pause,
-    observer: &mut impl DepartureObserver,
-    steer: &mut Option<Steer>,
-) -> bool {
-    let Some(steer) = steer else { return server.advance(EVENTS_PER_CHECK, pause, observer) };
-    let more = server.advance(EVENTS_PER_CHECK, Pause { at: pause.at.min(steer.next()), ..pause }, observer);
-    if server.now() >= steer.next() {
-        steer.step(server);
-    }
-    more
 }
 
 /// What a server did between two states, and where its packets and mbufs are at the second.

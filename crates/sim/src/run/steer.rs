@@ -21,7 +21,7 @@ use units::{Cbm, Clos, LINE_BYTES, Ps};
 use crate::scenario::clos::{RX_CLASS, WORK_CLASS};
 use crate::scenario::{PolicyKind, PolicySpec};
 use crate::scenario::{Scenario, ScenarioError};
-use crate::server::Server;
+use crate::server::{DepartureObserver, Pause, Server};
 
 impl PolicySpec {
     fn policy(&self, ways: u32) -> Result<InLoop, ScenarioError> {
@@ -66,6 +66,9 @@ impl Policy for InLoop {
         }
     }
 }
+
+/// Events between two looks at whether to stop.
+const EVENTS_PER_CHECK: usize = 20_000;
 
 /// What one interval showed and what was decided.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
@@ -189,6 +192,21 @@ fn received(server: &Server) -> (Ps, u64, Ps) {
     let receiving = &cores[..server.receiving_cores()];
     let took = receiving.iter().map(|c| c.packets).sum();
     (server.now(), took, Ps(receiving.iter().map(|c| c.busy.0).sum()))
+}
+
+/// Goes on to `pause`, or to the end of the policy's interval and lets it decide; `false` once all is done.
+pub(crate) fn advance(
+    server: &mut Server,
+    pause: Pause,
+    observer: &mut impl DepartureObserver,
+    steer: &mut Option<Steer>,
+) -> bool {
+    let Some(steer) = steer else { return server.advance(EVENTS_PER_CHECK, pause, observer) };
+    let more = server.advance(EVENTS_PER_CHECK, Pause { at: pause.at.min(steer.next()), ..pause }, observer);
+    if server.now() >= steer.next() {
+        steer.step(server);
+    }
+    more
 }
 
 /// Reads counters as a real machine gives them.

@@ -5,7 +5,7 @@
 //! later. An LLC of tens of MiB fills in hundreds of thousands of packets, and what the sojourn tells of it is little.
 //! So warm-up goes by state, in two parts.
 //!
-//! *Without time* ([`warm_by_state`]): the server goes the functional way in stretches, each as long as all before. Before
+//! *Without time* ([`WarmUpRule::without_time`]): the server goes the functional way in stretches, each as long as all before. Before
 //! each of them it goes on in detail for [`CLOCK`] packets, which tell the next one how long bursts take. A stretch is the
 //! last one if over its second half
 //! - lines held in the LLC grew by at most [`STEADY`],
@@ -16,7 +16,7 @@
 //! - and as many packets were stored as there are mbufs in the pool: a pool that gives back the mbuf that has been free for
 //!   longest touches another one with every packet until then.
 //!
-//! *In detail* ([`in_detail`]): a tenth as many packets as are going to be measured, and then until MSER-5 (`stats::mser5`),
+//! *In detail* ([`WarmUpRule::in_detail`]): a tenth as many packets as are going to be measured, and then until MSER-5 (`stats::mser5`),
 //! over means of the sojourns of this part, cuts in its first half: what it finds to be settled is then at least as long as
 //! what it finds not to be. This is looked at after a number of packets that doubles each time, so that runs that differ a
 //! little in their machine begin to measure at the same packet.
@@ -30,11 +30,10 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use stats::{BatchMeans, mser5};
-use units::{LINE_BYTES, Ps};
+use units::Ps;
 
 use super::schedule::ProgressWatch;
-use super::simulate::{SimulationSetup, advance};
-use super::steer::Steer;
+use super::steer::{Steer, advance};
 use crate::server::{Departure, DepartureObserver, Loss, PacketFate, Pause, Server};
 
 /// Packets in detail before each stretch without time: bursts enough of one kind of core.
@@ -213,41 +212,51 @@ fn warm_by_state(mut server: Server, mbufs: u64, room: u64, watch: &ProgressWatc
     WarmServer { server, untimed, refused: seen.packets, unsettled }
 }
 
-impl SimulationSetup<'_> {
-    /// A tenth of `packets`, of a source that ends of what it has.
-    fn least(&self, packets: u64) -> u64 {
-        self.blueprint.packets().map_or(packets / 10, |all| (packets / 10).min(all / 20))
+/// How long the warm-up of a run is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WarmUpRule {
+    /// Packets that are going to be measured.
+    pub packets: u64,
+    /// Packets before them, if the scenario says so.
+    pub given: Option<u64>,
+    /// Packets that there are, of a source that ends.
+    pub all: Option<u64>,
+    /// Mbufs in the pool.
+    pub mbufs: u64,
+    /// Lines that fit into the LLC.
+    pub llc_capacity: u64,
+}
+
+impl WarmUpRule {
+    /// A tenth of what is measured, of a source that ends of what it has.
+    fn least(&self) -> u64 {
+        let tenth = self.packets / 10;
+        self.all.map_or(tenth, |all| tenth.min(all / 20))
     }
 
-    /// The most packets before measurement of `packets`, where a source that ends keeps nine tenths of its own.
-    fn most(&self, packets: u64, wanted: u64) -> u64 {
-        match self.blueprint.packets() {
-            Some(all) if all < wanted.saturating_add(packets) => wanted.min(all / 10),
+    /// The most packets before measurement, where a source that ends keeps nine tenths of its own.
+    fn most(&self, wanted: u64) -> u64 {
+        match self.all {
+            Some(all) if all < wanted.saturating_add(self.packets) => wanted.min(all / 10),
             _ => wanted,
         }
     }
 
-    /// The first part of the warm-up of `server`, before `packets` packets are measured.
-    pub(crate) fn warm(&self, server: Server, packets: u64, watch: &ProgressWatch) -> WarmServer {
-        let room = match self.scenario.run.warmup {
-            Some(given) => given,
-            None => self.most(packets, packets.saturating_mul(MOST_BY_STATE)),
-        };
-        let room = room.saturating_sub(self.least(packets));
-        warm_by_state(server, u64::from(self.scenario.mempool.size), room, watch)
+    /// The first part of the warm-up of `server`, which has done nothing yet. See the module header.
+    pub(crate) fn without_time(&self, server: Server, watch: &ProgressWatch) -> WarmServer {
+        let room = self.given.unwrap_or(self.most(self.packets.saturating_mul(MOST_BY_STATE)));
+        warm_by_state(server, self.mbufs, room.saturating_sub(self.least()), watch)
     }
 
-    /// The second part of the warm-up, until measurement of `packets` packets is to begin. See the module header.
+    /// The second part, until measurement is to begin. See the module header.
     pub(crate) fn in_detail(
         &self,
         warm: WarmServer,
-        packets: u64,
         steer: &mut Option<Steer>,
         watch: &ProgressWatch,
     ) -> (Server, WarmUp) {
         let WarmServer { mut server, untimed, refused, mut unsettled } = warm;
-        let mbufs = u64::from(self.scenario.mempool.size);
-        let given = self.scenario.run.warmup;
+        let WarmUpRule { packets, given, mbufs, llc_capacity, .. } = *self;
         let from = server.offered();
         // A policy needs time, too.
         let for_the_pool = if from - refused < mbufs || steer.is_some() {
@@ -255,8 +264,8 @@ impl SimulationSetup<'_> {
         } else {
             0
         };
-        let least = self.least(packets).max(for_the_pool);
-        let most = given.unwrap_or(self.most(packets, from + packets.max(least)));
+        let least = self.least().max(for_the_pool);
+        let most = given.unwrap_or(self.most(from + packets.max(least)));
         let mut next = given.unwrap_or((from + least).min(most));
         let mut seen =
             Transient { sojourns: BatchMeans::with_batches(SOJOURN_MEANS), refused: Refused { packets: refused } };
@@ -280,7 +289,7 @@ impl SimulationSetup<'_> {
                     },
                     unsettled,
                     llc_lines: memory.llc_occupancy(),
-                    llc_capacity: self.scenario.machine.llc.size.bytes() / LINE_BYTES,
+                    llc_capacity,
                     mbufs,
                     stored,
                     settled_after: truncation

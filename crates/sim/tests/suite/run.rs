@@ -136,7 +136,7 @@ fn warm_up_goes_on_until_every_mbuf_was_used_and_says_so() {
 
 /// Packets touch a table that L2 does not hold.
 const SLOW: [&str; 5] = [
-    "run.packets=20000",
+    "run.packets=40000",
     "traffic.load=0.2",
     "machine.l2.size=64 KiB",
     "function.forward.prefixes=20000",
@@ -152,15 +152,15 @@ fn a_run_begins_on_a_machine_that_is_as_warm_as_a_much_later_one() {
     assert_eq!((&warmup["end"], &warmup["unsettled"]), (&"settled".into(), &Value::Array(Vec::new())), "{warmup}");
     assert!(warmup["untimed"].as_u64().unwrap() > 20_000, "{warmup}");
     assert_ne!(cold["warmup"]["unsettled"], Value::Array(Vec::new()));
-    let reads = |document: &Value| document["dram"]["reads"].as_f64().unwrap() / 20_000.0;
-    assert!((reads(&settled) / reads(&later) - 1.0).abs() < 0.05, "{} and {}", reads(&settled), reads(&later));
-    assert!(reads(&cold) > 3.0 * reads(&later), "{} and {}", reads(&cold), reads(&later));
+    let reads = |document: &Value| document["dram"]["reads"].as_f64().unwrap() / 40_000.0;
+    assert!((reads(&settled) / reads(&later) - 1.0).abs() < 0.1, "{} and {}", reads(&settled), reads(&later));
+    assert!(reads(&cold) > 2.0 * reads(&later), "{} and {}", reads(&cold), reads(&later));
 }
 
 #[test]
 fn points_of_a_curve_begin_with_the_machine_of_the_run() {
     let alone = run(&scenario(&SLOW, None), RunOptions::default(), &mut |_| true).unwrap();
-    let curve = [&SLOW[..], &["run.curve=[0.2, 0.4]", "run.curve_packets=20000"]].concat();
+    let curve = [&SLOW[..], &["run.curve=[0.2, 0.4]", "run.curve_packets=40000"]].concat();
     let result = run(&scenario(&curve, None), RunOptions { threads: 2, same_packets: false }, &mut |_| true).unwrap();
     assert_eq!(alone.measured.warmup, result.measured.warmup);
     let [own, faster] = &result.curve[..] else { panic!("{:?}", result.curve) };
