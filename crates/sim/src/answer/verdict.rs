@@ -149,7 +149,7 @@ pub fn verdict(result: &RunResult) -> RunVerdict {
         } else if facts.lost as f64 > found.loss_limit * facts.packets as f64 {
             advice.push(if facts.packets < n {
                 format!(
-                    "The run lost more than its trials of {} packets, which leave cold caches further behind: make it as long as they are (--set run.packets={n}), or cut more as warm-up (run.warmup).",
+                    "The run lost more than its trials of {} packets, which were longer: make it as long as they are (--set run.packets={n}).",
                     count(n)
                 )
             } else {
@@ -185,28 +185,25 @@ pub fn verdict(result: &RunResult) -> RunVerdict {
 /// What was cut as warm-up, and why so much.
 pub fn warmup_text(w: &WarmUp) -> String {
     let mut text = format!("The first {} packets were cut as warm-up", count(w.packets));
-    if w.end == WarmUpEnd::Given {
-        text += ", as run.warmup says";
-    }
     if w.untimed > 0 {
-        text += &format!(": {} of them went through the machine without time, the rest in detail", count(w.untimed));
+        text += &format!(", {} of them without time", count(w.untimed));
     }
-    text += &format!(". The LLC then held {} of its {} lines", count(w.llc_lines), count(w.llc_capacity));
-    text += &match w.settled_after {
-        None if w.unsettled.contains(&WarmthMeasure::Sojourn) => ".".to_string(),
-        None => "; too few packets were sent to tell whether the sojourn had settled.".to_string(),
-        Some(0) => "; by MSER-5 the sojourn was settled from the start of what went in detail.".to_string(),
-        Some(n) => format!("; by MSER-5 the sojourn had settled after {} of those in detail.", count(n)),
+    text += match w.end {
+        WarmUpEnd::Given => ", as run.warmup says",
+        WarmUpEnd::Settled => "",
+        WarmUpEnd::Limit => ", the most that is cut by itself",
     };
-    let open: Vec<&str> = w.unsettled.iter().map(|measure| measure.label()).collect();
-    match (open.as_slice(), w.end) {
-        ([], _) => text += " Caches, accesses to DRAM and packet buffers had settled.",
-        (open, WarmUpEnd::Limit) => {
-            text += &format!(" That is the most that is cut by itself: not settled were {}.", open.join(", "))
-        }
-        (open, _) => text += &format!(" Not settled were {}.", open.join(", ")),
+    if w.unsettled.is_empty() {
+        return text + ": caches, accesses to DRAM, packet buffers and the sojourn had settled.";
     }
-    text
+    let open = w.unsettled.iter().map(|measure| match measure {
+        WarmthMeasure::LlcLines => {
+            format!("{} ({} of {})", measure.label(), count(w.llc_lines), count(w.llc_capacity))
+        }
+        WarmthMeasure::Mbufs => format!("{} ({} of {})", measure.label(), count(w.stored.min(w.mbufs)), count(w.mbufs)),
+        _ => measure.label().to_string(),
+    });
+    text + ". Not settled: " + &open.collect::<Vec<_>>().join(", ") + "."
 }
 
 /// What the words are made from.

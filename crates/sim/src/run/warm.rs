@@ -21,7 +21,7 @@
 //! what it finds not to be. This is looked at after a number of packets that doubles each time, so that runs that differ a
 //! little in their machine begin to measure at the same packet.
 //!
-//! Neither goes on for ever: without time for [`MOST_BY_STATE`] times as many packets as are going to be measured, in detail
+//! Neither goes on for ever: without time for [`MOST_UNTIMED`] times as many packets as are going to be measured, in detail
 //! for as many. What had not settled by then is in the result. `run.warmup` sets the sum of both parts: as many packets as
 //! settle go without time, the rest in detail.
 //!
@@ -43,7 +43,7 @@ const STEADY: f64 = 0.02;
 /// Accesses to DRAM, or lines that come in, that count for nothing, as a share of accesses to the LLC: one in some eighty packets.
 const FEW: f64 = 0.0005;
 /// Packets without time, at most, for each that is going to be measured.
-const MOST_BY_STATE: u64 = 8;
+const MOST_UNTIMED: u64 = 8;
 /// Standard deviations that two counts of events by chance may lie apart.
 const CHANCE: f64 = 3.0;
 /// Means of sojourns that MSER-5 looks at, at most.
@@ -244,7 +244,7 @@ impl WarmUpRule {
 
     /// The first part of the warm-up of `server`, which has done nothing yet. See the module header.
     pub(crate) fn without_time(&self, server: Server, watch: &ProgressWatch) -> WarmServer {
-        let room = self.given.unwrap_or(self.most(self.packets.saturating_mul(MOST_BY_STATE)));
+        let room = self.given.unwrap_or(self.most(self.packets.saturating_mul(MOST_UNTIMED)));
         warm_by_state(server, self.mbufs, room.saturating_sub(self.least()), watch)
     }
 

@@ -361,7 +361,8 @@ impl Default for RunSpec {
 impl RunSpec {
     /// Says so where packets at so many a second come later than simulated time holds.
     pub(crate) fn outlasts_time(&self, per_second: f64) -> Option<String> {
-        // Without a warm-up that is given up to as many packets as are measured come before.
+        // A warm-up that is not given may take nine times as many packets as are measured: ten times as long as this is still
+        // within what time can hold.
         let packets = self.packets as f64 + self.warmup.unwrap_or(self.packets) as f64;
         let seconds = packets / per_second;
         (seconds > LONGEST_RUN_S).then(|| {
