@@ -194,7 +194,10 @@ pub fn warmup_text(w: &WarmUp) -> String {
         WarmUpEnd::Limit => ", the most that is cut by itself",
     };
     if w.unsettled.is_empty() {
-        return text + ": caches, accesses to DRAM, packet buffers and the sojourn had settled.";
+        // Of few packets nothing is known of the sojourn.
+        let sojourn =
+            if w.settled_after.is_some() { ", packet buffers and the sojourn" } else { " and packet buffers" };
+        return text + ": caches, accesses to DRAM" + sojourn + " had settled.";
     }
     let open = w.unsettled.iter().map(|measure| match measure {
         WarmthMeasure::LlcLines => {

@@ -227,18 +227,19 @@ struct Fetch {
 }
 
 impl Fetch {
-    /// The line whose data its answer brings: where the line is there and only has to be the core's own, none.
+    /// The line whose data its answer brings, to the core or to where an engine copies.
     fn brings(&self) -> Option<Line> {
         brought(self.copy_to.as_ref().unwrap_or(&self.request), &self.lookup)
     }
 
-    /// A line comes in from beyond the private caches: not for a copy by an engine.
+    /// A line comes in from beyond the private caches: not for a copy by an engine, nor where the line is there and only has
+    /// to be the core's own.
     fn enters(&self) -> bool {
         self.copy_to.is_none() && !self.lookup.upgrade
     }
 }
 
-/// The line whose data the answer to `request` brings.
+/// The line whose data the answer to `request` brings; none where it is there and only has to be the core's own.
 #[inline(always)]
 fn brought(request: &Request, lookup: &PrivateLookup) -> Option<Line> {
     (!lookup.upgrade).then(|| request.addr.line())
