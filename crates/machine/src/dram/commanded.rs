@@ -98,6 +98,8 @@ pub struct Commanded {
     latency: Histogram,
     mark: Gathered,
     marked: Ps,
+    /// What they had done when reports were paused, and when that was.
+    paused: Option<(Gathered, Ps)>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -281,6 +283,7 @@ impl Commanded {
             latency: Histogram::new(),
             mark: Gathered::default(),
             marked: Ps::ZERO,
+            paused: None,
             standard,
         })
     }
@@ -429,6 +432,20 @@ impl Commanded {
         if let Some(links) = &mut self.links {
             links.marked = links.busy;
         }
+    }
+
+    /// What they do from now on is in no report, until [`Commanded::go_on_reporting`]. Latencies are.
+    pub fn pause_reports(&mut self, now: Ps) {
+        self.paused = Some((self.gathered(), now));
+    }
+
+    /// See [`Commanded::pause_reports`].
+    pub fn go_on_reporting(&mut self, now: Ps) {
+        let Some((before, since)) = self.paused.take() else { return };
+        let clocks = self.clock(now) - self.clock(since);
+        let after = self.gathered();
+        self.mark.leave_out(&before, &after, clocks);
+        self.marked += now.since(since);
     }
 
     /// What they have done since the mark, up to `now`.

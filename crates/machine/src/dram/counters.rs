@@ -71,7 +71,8 @@ impl Counters {
             refreshes: self.refreshes - before.refreshes,
             bank_refreshes: self.bank_refreshes - before.bank_refreshes,
             switches: self.switches - before.switches,
-            gaps: std::array::from_fn(|i| self.gaps[i] - before.gaps[i]),
+            // A gap is charged as a whole when it ends, and part of it may count as idle in `before`.
+            gaps: std::array::from_fn(|i| self.gaps[i].saturating_sub(before.gaps[i])),
             open_clocks: self.open_clocks.saturating_sub(before.open_clocks),
         }
     }

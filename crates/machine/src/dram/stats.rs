@@ -4,8 +4,8 @@ use ::stats::Histogram;
 use serde::{Deserialize, Serialize};
 
 use super::channel::ChannelController;
-use super::counters::Counters;
 pub use super::counters::Gap;
+use super::counters::{Counters, GAPS};
 pub use super::energy::Energy;
 use super::energy::EnergyModel;
 use super::standard::Standard;
@@ -146,6 +146,22 @@ impl Gathered {
         self.heat.extend_from_slice(&channel.account.heat);
     }
 
+    /// Moves this mark so that `since` it leaves out what has happened from `before` to `after`, in so many clocks.
+    pub fn leave_out(&mut self, before: &Gathered, after: &Gathered, clocks: u64) {
+        let of_channels = self.counters.iter_mut().zip(before.counters.iter().zip(&after.counters));
+        for ((mark, start), ((before, _), (after, _))) in of_channels {
+            let charged: [u64; GAPS] = std::array::from_fn(|i| after.gaps[i] - before.gaps[i]);
+            let gaps = std::array::from_fn(|i| mark.gaps[i] + charged[i]);
+            *mark = Counters { gaps, ..after.since(&before.since(mark)) };
+            // The rest is charged once the next data come.
+            mark.gaps[Gap::Idle as usize] += clocks.saturating_sub(charged.iter().sum());
+            *start += clocks;
+        }
+        for (mark, (before, after)) in self.heat.iter_mut().zip(before.heat.iter().zip(&after.heat)) {
+            *mark = std::array::from_fn(|i| after[i] - (before[i] - mark[i]));
+        }
+    }
+
     pub fn report(&self, standard: &Standard) -> DramReport {
         self.since(&Gathered::default(), 0, standard)
     }
@@ -162,13 +178,14 @@ impl Gathered {
         for (i, (counters, end)) in self.counters.iter().enumerate() {
             let (before, start) = from.counters.get(i).copied().unwrap_or_default();
             let counters = counters.since(&before);
-            total += until - start;
+            let span = until.saturating_sub(start);
+            total += span;
             for (all, one) in by_cause[1..].iter_mut().zip(counters.gaps) {
                 *all += one;
             }
             by_cause[1 + Gap::Idle as usize] += until - end;
             let bursts = counters.columns[0] + counters.columns[1];
-            let of_time = |clocks: u64| if until == start { 0.0 } else { clocks as f64 / (until - start) as f64 };
+            let of_time = |clocks: u64| if span == 0 { 0.0 } else { clocks as f64 / span as f64 };
             let idle = of_time(counters.gaps[Gap::Idle as usize] + (until - end));
             by_cause[0] += bursts * burst;
             channels.push(ChannelLoad { bursts, data: of_time(bursts * burst), idle });

@@ -471,6 +471,15 @@ impl Hierarchy {
         }
     }
 
+    /// What controllers do from now on is in no report, or again in reports.
+    pub fn pause_dram_reports(&mut self, pause: bool, now: Ps) {
+        match &mut self.behind.pending {
+            Some(pending) if pause => pending.dram.pause_reports(now),
+            Some(pending) => pending.dram.go_on_reporting(now),
+            None => {}
+        }
+    }
+
     /// What the controllers have done since [`Hierarchy::mark_dram`]; [`None`] without them.
     pub fn dram_report(&self, now: Ps) -> Option<CommandReport> {
         self.behind.pending.as_ref().map(|p| p.dram.report(now))

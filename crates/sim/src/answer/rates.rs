@@ -15,7 +15,7 @@ pub(crate) struct MeasuredRates {
 
 impl MeasuredRates {
     pub(crate) fn of(m: &Measure) -> MeasuredRates {
-        MeasuredRates { seconds: m.window().as_secs() }
+        MeasuredRates { seconds: m.offered_in().as_secs() }
     }
 
     pub(crate) fn mpps(&self, counted: &PacketTally) -> f64 {

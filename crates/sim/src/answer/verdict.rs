@@ -7,6 +7,7 @@ use serde::Serialize;
 use stats::Reason;
 
 use crate::answer::rates::{MeasuredRates, dram_bandwidth, is_stationary};
+use crate::run::sampling::Sampling;
 use crate::run::search::buffered_packets;
 use crate::run::warm::{WarmUp, WarmUpEnd, WarmthMeasure};
 use crate::run::{RunResult, SearchOutcome};
@@ -160,6 +161,7 @@ pub fn verdict(result: &RunResult) -> RunVerdict {
             });
         }
     }
+    reasons.extend(result.measured.sampling.as_ref().map(sampling_text));
     reasons.push(warmup_text(&result.measured.warmup));
     let warmup = &result.measured.warmup;
     // Near saturation the sojourn wanders for long, and MSER-5 keeps cutting though nothing drifts any more.
@@ -180,6 +182,20 @@ pub fn verdict(result: &RunResult) -> RunVerdict {
         advice.push("Nothing measured is near its limit: --search ndr finds the highest rate without loss.".into());
     }
     RunVerdict::new(status, !facts.fit_into_buffers(), headline, reasons, advice)
+}
+
+/// What was timed of a run that was to be sampled.
+pub fn sampling_text(sampling: &Sampling) -> String {
+    match &sampling.timed_in_full {
+        None => format!(
+            "Sampled: {} windows of {} packets stand for {}, of which {:.1} % went in detail.",
+            sampling.windows,
+            count(sampling.window_packets),
+            count(sampling.of),
+            sampling.in_detail as f64 * 100.0 / sampling.of as f64
+        ),
+        Some(why) => format!("All of the run was timed, not windows of it: {why}."),
+    }
 }
 
 /// What was cut as warm-up, and why so much.

@@ -97,6 +97,16 @@ impl ServerCounts<ApplicationState> {
 
     /// What was counted since `from`, an earlier state of the same server.
     pub(crate) fn since(&self, from: &ServerCounts<ApplicationState>) -> ServerCounts {
+        self.minus(from, owners::between(&from.applications, &self.applications))
+    }
+
+    /// A state since which `done` has been counted: what was counted before this one, but for `done`, is left out.
+    pub(crate) fn leaving_out_all_but(&self, done: &ServerCounts) -> ServerCounts<ApplicationState> {
+        self.minus(done, owners::without(&self.applications, &done.applications))
+    }
+
+    /// Every count less that of `from`, with these `applications`.
+    fn minus<A, B>(&self, from: &ServerCounts<A>, applications: Vec<B>) -> ServerCounts<B> {
         let to = self;
         let pair = |to: (u64, u64), from: (u64, u64)| (to.0 - from.0, to.1 - from.1);
         ServerCounts {
@@ -106,7 +116,7 @@ impl ServerCounts<ApplicationState> {
             clos: clos::between(&from.clos, &to.clos),
             copies: to.copies - from.copies,
             engine: to.engine - from.engine,
-            applications: owners::between(&from.applications, &to.applications),
+            applications,
             stacked: to.stacked.zip(from.stacked).map(|(to, from)| to - from),
             tails: to.tails.zip(from.tails).map(|(to, from)| to - from),
             dram: to.dram - from.dram,

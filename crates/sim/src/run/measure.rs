@@ -4,10 +4,12 @@
 use std::collections::BTreeMap;
 
 use machine::dram::EnergyEvents;
+use machine::memory::ApplicationState;
 use stats::{Attribution, BatchMeans, Histogram, Latency, Ratio, Reason};
 use units::{PacketId, Ps};
 
-use crate::server::{Departure, DepartureObserver, PacketFate};
+use super::counts::ServerCounts;
+use crate::server::{Departure, DepartureObserver, PacketFate, Server};
 
 /// Frame sizes in classes, upper bounds in bytes without FCS.
 pub const CLASSES: [(&str, u32); 4] = [("<=64 B", 64), ("65-576 B", 576), ("577-1499 B", 1499), (">=1500 B", u32::MAX)];
@@ -16,6 +18,8 @@ pub const CLASSES: [(&str, u32); 4] = [("<=64 B", 64), ("65-576 B", 576), ("577-
 const SAMPLE: usize = 20_000;
 /// Intervals of the `series` table, at most.
 const INTERVALS: usize = 200;
+/// Looks at the machine in each, for the mean of what is in its rings.
+const LOOKS: u64 = 4;
 
 /// A packet of the sample.
 #[derive(Clone, Debug)]
@@ -36,6 +40,8 @@ pub struct PacketRow {
     pub sojourn: Ps,
     /// What it was spent on.
     pub attribution: Attribution,
+    /// Which of the measured packets it is.
+    order: u64,
 }
 
 /// Packets of a size class.
@@ -68,6 +74,31 @@ pub struct Activity {
     pub mbufs: [u64; 4],
     /// How many stretches are summed.
     pub samples: u64,
+}
+
+impl Activity {
+    /// What a server did between two states, and where its packets and mbufs are at the second.
+    fn between(
+        from: &ServerCounts<ApplicationState>,
+        to: &ServerCounts<ApplicationState>,
+        server: &Server,
+    ) -> Activity {
+        let llc = to.memory.llc - from.memory.llc;
+        let dram = to.dram - from.dram;
+        let busy = |counts: &ServerCounts<ApplicationState>| counts.cores.iter().map(|c| c.busy.0).sum();
+        let mbufs = server.mbufs();
+        Activity {
+            span: to.span.since(from.span),
+            llc_hits: llc.hits,
+            llc_lookups: llc.lookups(),
+            dram_lines: dram.reads + dram.writes,
+            dram_work: to.dram_work - from.dram_work,
+            busy: Ps(busy(to)).since(Ps(busy(from))),
+            waiting: server.ring_occupancy() as u64,
+            mbufs: [mbufs.descriptors, mbufs.queued, mbufs.sending, mbufs.free],
+            samples: 1,
+        }
+    }
 }
 
 impl std::ops::AddAssign for Activity {
@@ -113,14 +144,21 @@ impl Interval {
     }
 }
 
-/// Everything measured after warm-up.
+/// Everything measured after warm-up: of all packets, or of windows one after the other.
 #[derive(Clone, Debug)]
 pub struct Measure {
+    /// The packets of this window: the first, and the first beyond it.
     first: PacketId,
-    /// When the last packet of the warm-up and the last one that was measured arrived.
-    pub begin: Ps,
-    /// See `begin`.
-    pub end: Ps,
+    until: PacketId,
+    /// When the last packet before the window and the last one of it arrived.
+    begin: Ps,
+    end: Ps,
+    /// The windows before: packets, and time.
+    before: (u64, Ps),
+    /// Packets of this window whose end is known.
+    known: u64,
+    /// All packets that windows stand for, and the time in which they came.
+    all: Option<(u64, Ps)>,
     /// Packets, and their bytes on the wire (L1) and with FCS (L2): offered and carried.
     pub offered: PacketTally,
     /// See `offered`.
@@ -143,7 +181,7 @@ pub struct Measure {
     pub sample: Vec<PacketRow>,
     /// See `sample`.
     pub sample_step: u64,
-    /// Since the first packet, each `interval` long.
+    /// Since the first packet, each `interval` long; of measured time, where there are windows.
     pub intervals: Vec<Interval>,
     /// See `intervals`.
     pub interval: Ps,
@@ -177,8 +215,12 @@ impl Measure {
     pub fn new(first: u64, begin: Ps, span: Ps) -> Measure {
         Measure {
             first: PacketId(first),
+            until: PacketId(u64::MAX),
             begin,
             end: begin,
+            before: (0, Ps::ZERO),
+            known: 0,
+            all: None,
             offered: PacketTally::default(),
             carried: PacketTally::default(),
             lost: BTreeMap::new(),
@@ -196,22 +238,62 @@ impl Measure {
         }
     }
 
+    /// From now on `packets` packets are measured, from `first` on, the first to arrive after `begin`.
+    pub fn next_window(&mut self, first: u64, packets: u64, begin: Ps) {
+        self.before = (self.before.0 + self.known, self.window());
+        (self.first, self.until, self.begin, self.end) = (PacketId(first), PacketId(first + packets), begin, begin);
+        self.known = 0;
+    }
+
+    /// Packets of this window whose end is known.
+    pub fn known(&self) -> u64 {
+        self.known
+    }
+
+    /// The windows stand for so many packets, which came in so long a time.
+    pub(crate) fn stands_for(&mut self, packets: u64, time: Ps) {
+        self.all = Some((packets, time));
+    }
+
+    /// The time in which as many packets come as were measured. Of windows it is that at the rate of all packets they
+    /// stand for: what came in the windows alone varies more.
+    pub fn offered_in(&self) -> Ps {
+        match self.all {
+            Some((packets, time)) if packets > 0 => {
+                Ps((u128::from(time.0) * u128::from(self.offered.packets) / u128::from(packets)) as u64)
+            }
+            _ => self.window(),
+        }
+    }
+
     /// The measured time: n packets and the n gaps before them.
     pub fn window(&self) -> Ps {
-        self.end.since(self.begin)
+        self.before.1 + self.end.since(self.begin)
     }
 
-    /// What the machine did from `since` on.
-    pub fn activity(&mut self, since: Ps, activity: Activity) {
-        self.interval_of(since).activity += activity;
+    /// Between two looks at the machine.
+    pub(crate) fn between_looks(&self) -> Ps {
+        self.interval / LOOKS
     }
 
-    fn interval_of(&mut self, arrival: Ps) -> &mut Interval {
-        let mut at = (arrival.since(self.begin).0 / self.interval.0) as usize;
+    /// Looks at what the machine has done since `last`, which it gives as it is now.
+    pub(crate) fn look(
+        &mut self,
+        last: ServerCounts<ApplicationState>,
+        server: &Server,
+    ) -> ServerCounts<ApplicationState> {
+        let now = ServerCounts::of(server);
+        self.interval_of(last.span).activity += Activity::between(&last, &now, server);
+        now
+    }
+
+    fn interval_of(&mut self, time: Ps) -> &mut Interval {
+        let measured = self.before.1 + time.since(self.begin);
+        let mut at = (measured.0 / self.interval.0) as usize;
         while at >= INTERVALS {
             self.intervals = self.intervals.chunks(2).map(Interval::merged).collect();
             self.interval = self.interval * 2;
-            at = (arrival.since(self.begin).0 / self.interval.0) as usize;
+            at = (measured.0 / self.interval.0) as usize;
         }
         if self.intervals.len() <= at {
             self.intervals.resize_with(at + 1, Interval::default);
@@ -220,7 +302,8 @@ impl Measure {
     }
 
     fn keep(&mut self, d: &Departure, verdict: &'static str) {
-        if !(d.packet.0 - self.first.0).is_multiple_of(self.sample_step) {
+        let order = self.before.0 + (d.packet.0 - self.first.0);
+        if !order.is_multiple_of(self.sample_step) {
             return;
         }
         self.sample.push(PacketRow {
@@ -235,20 +318,22 @@ impl Measure {
             verdict,
             sojourn: d.sojourn,
             attribution: *d.attribution,
+            order,
         });
         if self.sample.len() >= SAMPLE {
             self.sample_step *= 2;
-            let (first, step) = (self.first.0, self.sample_step);
-            self.sample.retain(|row| (row.packet.0 - first).is_multiple_of(step));
+            let step = self.sample_step;
+            self.sample.retain(|row| row.order.is_multiple_of(step));
         }
     }
 }
 
 impl DepartureObserver for Measure {
     fn departure(&mut self, d: &Departure) {
-        if d.packet < self.first {
+        if !(self.first..self.until).contains(&d.packet) {
             return;
         }
+        self.known += 1;
         self.offered.add(d.frame_bytes);
         self.end = self.end.max(d.arrival);
         let interval = self.interval_of(d.arrival);

@@ -11,6 +11,7 @@ pub mod counts;
 pub mod measure;
 pub mod predict;
 pub mod rows;
+pub mod sampling;
 pub(crate) mod schedule;
 pub(crate) mod search;
 pub(crate) mod simulate;
@@ -438,9 +439,14 @@ impl ScenarioPlan<'_> {
             PartKind::Again(_) => None,
             _ => self.warm.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         };
+        // Trials look for single losses, and points of a curve are short.
+        let sampling = match part.kind {
+            PartKind::Run | PartKind::Again(_) => run.sampling.as_ref(),
+            _ => None,
+        };
         let measured = match warm {
-            None => setup.simulate(&load, packets, watch),
-            Some(warm) => setup.simulate_warm(warm, Some(&own), &load, packets, watch),
+            None => setup.simulate(&load, packets, sampling, watch),
+            Some(warm) => setup.simulate_warm(warm, Some(&own), &load, packets, sampling, watch),
         };
         measured.map(Some)
     }

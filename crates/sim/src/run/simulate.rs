@@ -3,20 +3,17 @@
 use engine::Seed;
 use functions::Function;
 use machine::dram::CommandReport;
-use machine::memory::ApplicationState;
 use traffic::{Blueprint, Load, Source};
 use units::{LINE_BYTES, Ps};
 
 use crate::run::counts::ServerCounts;
-use crate::run::measure::{Activity, Measure};
+use crate::run::measure::Measure;
+use crate::run::sampling::{Sampling, sample};
 use crate::run::schedule::ProgressWatch;
 use crate::run::steer::{ControlInterval, Steer, advance};
 use crate::run::warm::{WarmServer, WarmUp, WarmUpRule};
-use crate::scenario::{Scenario, ScenarioError};
+use crate::scenario::{SamplingSpec, Scenario, ScenarioError};
 use crate::server::{Pause, Server};
-
-/// Times an interval of the series is divided for its mean ring occupancy.
-const SAMPLES: u64 = 4;
 
 /// What one simulation has measured.
 #[derive(Clone, Debug)]
@@ -35,8 +32,81 @@ pub struct Measured {
     pub simulated: u64,
     /// Intervals of the policy, from the first packet on; none without one.
     pub control: Vec<ControlInterval>,
+    /// How it was sampled, if that was asked for.
+    pub sampling: Option<Sampling>,
     /// The user ended it early.
     pub partial: bool,
+}
+
+/// A warm server that is going to be measured: for so many packets, which take about `span`.
+#[derive(Clone)]
+pub(super) struct Unobserved {
+    pub server: Server,
+    pub steer: Option<Steer>,
+    pub packets: u64,
+    pub span: Ps,
+}
+
+/// What was measured of a server.
+pub(super) struct Observed {
+    pub measure: Measure,
+    pub simulated: u64,
+    counts: ServerCounts,
+    dram_peak: f64,
+    controllers: Option<CommandReport>,
+    control: Vec<ControlInterval>,
+    partial: bool,
+}
+
+impl Observed {
+    /// Of a server that was measured up to now.
+    pub fn of(server: Server, steer: Option<Steer>, measure: Measure, counts: ServerCounts, partial: bool) -> Observed {
+        Observed {
+            measure,
+            simulated: server.offered(),
+            counts,
+            dram_peak: server.memory().dram_peak_bytes_per_s(),
+            controllers: server.memory().dram_report(server.now()),
+            control: steer.map(Steer::into_history).unwrap_or_default(),
+            partial,
+        }
+    }
+
+    fn measured(self, warmup: WarmUp, sampling: Option<Sampling>) -> Measured {
+        let Observed { measure, simulated, counts, dram_peak, controllers, control, partial } = self;
+        Measured { measure, warmup, counts, dram_peak, controllers, simulated, control, sampling, partial }
+    }
+}
+
+/// Simulates all packets in detail.
+pub(super) fn observe(unobserved: Unobserved, watch: &ProgressWatch) -> Observed {
+    let Unobserved { mut server, mut steer, packets, span } = unobserved;
+    server.mark_dram();
+    let from = ServerCounts::of(&server);
+    let first = server.offered();
+    server.offer_in_all(first + packets);
+    let mut measure = Measure::new(first, server.now(), span);
+    let mut last = from.clone();
+    let mut next_look = from.span + measure.between_looks();
+    let mut partial = false;
+    loop {
+        if !partial && watch.is_stopped() {
+            partial = true;
+            server.offer_in_all(server.offered());
+        }
+        let pause = Pause { offered: u64::MAX, at: next_look };
+        let more = advance(&mut server, pause, &mut measure, &mut steer);
+        if server.now() >= next_look || !more {
+            last = measure.look(last, &server);
+            // Intervals may have become longer meanwhile.
+            next_look = last.span + measure.between_looks();
+        }
+        if !more {
+            break;
+        }
+        watch.tell(server.offered() - first, packets, false);
+    }
+    Observed::of(server, steer, measure, last.since(&from), partial)
 }
 
 /// What simulations of a scenario share.
@@ -50,13 +120,19 @@ pub struct SimulationSetup<'a> {
 }
 
 impl SimulationSetup<'_> {
-    /// Simulates `packets` packets after warm-up at `load`.
+    /// Simulates `packets` packets after warm-up at `load`, in windows if `sampling` says so.
     ///
     /// # Errors
     /// A machine or a load that cannot be.
-    pub fn simulate(&self, load: &Load, packets: u64, watch: &ProgressWatch) -> Result<Measured, ScenarioError> {
+    pub fn simulate(
+        &self,
+        load: &Load,
+        packets: u64,
+        sampling: Option<&SamplingSpec>,
+        watch: &ProgressWatch,
+    ) -> Result<Measured, ScenarioError> {
         let warm = self.warm_at(load, packets, watch)?;
-        self.simulate_warm(warm, None, load, packets, watch)
+        self.simulate_warm(warm, None, load, packets, sampling, watch)
     }
 
     /// A server after the part of its warm-up that goes without time, at `load`, for a run of `packets` packets.
@@ -86,6 +162,7 @@ impl SimulationSetup<'_> {
         warmed_at: Option<&Load>,
         load: &Load,
         packets: u64,
+        sampling: Option<&SamplingSpec>,
         watch: &ProgressWatch,
     ) -> Result<Measured, ScenarioError> {
         let pps = self.packets_per_second(load)?;
@@ -96,44 +173,16 @@ impl SimulationSetup<'_> {
         if let Some(steer) = &mut steer {
             steer.begin(&warm.server);
         }
-        let (mut server, warmup) = self.rule(packets).in_detail(warm, &mut steer, watch);
-        server.mark_dram();
-        let from = ServerCounts::of(&server);
-        let first = server.offered();
-        server.offer_in_all(first + packets);
-        let mut measure = Measure::new(first, server.now(), Ps::from_secs_f64(packets as f64 / pps));
-        let mut last = from.clone();
-        let mut next_sample = from.span + measure.interval / SAMPLES;
-        let mut partial = false;
-        loop {
-            if !partial && watch.is_stopped() {
-                partial = true;
-                server.offer_in_all(server.offered());
+        let (server, warmup) = self.rule(packets).in_detail(warm, &mut steer, watch);
+        let unobserved = Unobserved { server, steer, packets, span: Ps::from_secs_f64(packets as f64 / pps) };
+        let (observed, sampling) = match sampling {
+            Some(spec) => {
+                let (observed, sampling) = sample(unobserved, spec, Seed(self.scenario.run.seed), watch);
+                (observed, Some(sampling))
             }
-            let pause = Pause { offered: u64::MAX, at: next_sample };
-            let more = advance(&mut server, pause, &mut measure, &mut steer);
-            if server.now() >= next_sample || !more {
-                let now = ServerCounts::of(&server);
-                measure.activity(last.span, activity(&last, &now, &server));
-                // Intervals may have become longer meanwhile.
-                next_sample = now.span + measure.interval / SAMPLES;
-                last = now;
-            }
-            if !more {
-                break;
-            }
-            watch.tell(server.offered() - first, packets, false);
-        }
-        Ok(Measured {
-            counts: last.since(&from),
-            controllers: server.memory().dram_report(server.now()),
-            dram_peak: server.memory().dram_peak_bytes_per_s(),
-            simulated: server.offered(),
-            warmup,
-            measure,
-            control: steer.map(Steer::into_history).unwrap_or_default(),
-            partial,
-        })
+            None => (observe(unobserved, watch), None),
+        };
+        Ok(observed.measured(warmup, sampling))
     }
 
     fn rule(&self, packets: u64) -> WarmUpRule {
@@ -164,24 +213,5 @@ impl SimulationSetup<'_> {
         let mut source = self.blueprint.source(rand::Rng::next_u64(&mut seed.stream("traffic")), load)?;
         source.rotate(self.scenario.run.seed);
         Ok(source)
-    }
-}
-
-/// What a server did between two states, and where its packets and mbufs are at the second.
-fn activity(from: &ServerCounts<ApplicationState>, to: &ServerCounts<ApplicationState>, server: &Server) -> Activity {
-    let llc = to.memory.llc - from.memory.llc;
-    let dram = to.dram - from.dram;
-    let busy = |counts: &ServerCounts<ApplicationState>| counts.cores.iter().map(|c| c.busy.0).sum();
-    let mbufs = server.mbufs();
-    Activity {
-        span: to.span.since(from.span),
-        llc_hits: llc.hits,
-        llc_lookups: llc.lookups(),
-        dram_lines: dram.reads + dram.writes,
-        dram_work: to.dram_work - from.dram_work,
-        busy: Ps(busy(to)).since(Ps(busy(from))),
-        waiting: server.ring_occupancy() as u64,
-        mbufs: [mbufs.descriptors, mbufs.queued, mbufs.sending, mbufs.free],
-        samples: 1,
     }
 }

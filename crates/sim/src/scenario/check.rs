@@ -9,7 +9,7 @@ use units::LINE_BYTES;
 use super::clos::{CLASSES, number};
 use super::error::{ScenarioError, ScenarioFaults};
 use super::functions::FunctionKind;
-use super::spec::{RunSpec, Scenario};
+use super::spec::{RunSpec, SamplingSpec, Scenario};
 
 /// The longest frame with preamble and gap.
 const MOST_FRAME_BYTES: u32 = 1538;
@@ -192,6 +192,9 @@ impl RunSpec {
         if let Some(n) = self.warmup.filter(|n| *n > 1_000_000_000_000) {
             found.add("run.warmup", format!("{n}: allowed are 0 to 1e12"));
         }
+        if let Some(sampling) = &self.sampling {
+            sampling.check(self.packets, found);
+        }
         for (i, x) in self.curve.iter().enumerate().filter(|(_, x)| !(**x > 0.0 && **x <= 1.0)) {
             found.add(format!("run.curve[{i}]"), format!("{x}: allowed is a share of line rate, above 0 up to 1"));
         }
@@ -209,6 +212,40 @@ impl RunSpec {
         }
         if !(self.loss_limit >= 0.0 && self.loss_limit < 1.0) {
             found.add("run.loss_limit", format!("{}: allowed is a share of 0 to less than 1", self.loss_limit));
+        }
+    }
+}
+
+impl SamplingSpec {
+    /// Whether a run of `packets` packets has room for the windows.
+    fn check(&self, packets: u64, found: &mut ScenarioFaults) {
+        let (least, length) = (u64::from(SamplingSpec::LEAST), self.length());
+        if self.packets == 0 {
+            found.add("run.sampling.packets", "0: allowed are 1 or more".into());
+        }
+        if !(self.error > 0.0 && self.error <= 1.0) {
+            found.add("run.sampling.error", format!("{}: allowed is a share above 0 up to 1", self.error));
+        }
+        let windows = u64::from(self.windows);
+        if windows < least {
+            found.add(
+                "run.sampling.windows",
+                format!("{windows}: allowed are {least} or more (half-widths come from them)"),
+            );
+        } else if windows.saturating_mul(length) > packets {
+            let room = packets / length.max(1);
+            let remedy = if room < least {
+                format!("raise run.packets to {} or more, or leave out run.sampling", least.saturating_mul(length))
+            } else {
+                "lower windows, or raise run.packets".into()
+            };
+            let message = format!(
+                "{windows} windows of {} + {} packets are {}, and run.packets is {packets}: allowed are up to {room} ({remedy})",
+                self.warmup,
+                self.packets,
+                windows.saturating_mul(length),
+            );
+            found.add("run.sampling.windows", message);
         }
     }
 }

@@ -29,7 +29,7 @@ pub use overlay::{apply, get_mut, refuse_counted_masks};
 pub use policy::{PolicyKind, PolicySpec};
 pub use presets::{MACHINES, Preset, SCENARIOS, find, known};
 pub use read::Overrides;
-pub use spec::{MachineSpec, RateSearch, RunSpec, Scenario, TrafficSpec};
+pub use spec::{MachineSpec, RateSearch, RunSpec, SamplingSpec, Scenario, TrafficSpec};
 pub use words::with_nearest;
 
 #[cfg(test)]

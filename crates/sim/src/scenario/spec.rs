@@ -321,6 +321,9 @@ pub struct RunSpec {
     /// as many as it takes for the sojourn to settle, at most `packets`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup: Option<u64>,
+    /// Times windows of the run alone. Left out: all of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sampling: Option<SamplingSpec>,
     /// Every random draw follows from it.
     pub seed: u64,
     /// Loads, as shares of the line rate, at which the curve of carried over offered rate is measured
@@ -342,11 +345,43 @@ pub struct RunSpec {
     pub loss_limit: f64,
 }
 
+/// Windows that are timed, at equal distances from a random start. Between them packets go through the machine without
+/// time, which keeps caches, rings and tables as they would be.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SamplingSpec {
+    /// How many.
+    pub windows: u32,
+    /// Packets of each.
+    pub packets: u64,
+    /// Packets in detail before each, which are not measured.
+    pub warmup: u64,
+    /// Most half-width of the mean sojourn, as a share of it: where windows differ by more, all of the run is timed.
+    pub error: f64,
+}
+
+impl SamplingSpec {
+    /// The fewest windows that half-widths are told from.
+    pub const LEAST: u32 = 30;
+
+    /// Packets in detail for each window.
+    pub(crate) fn length(&self) -> u64 {
+        self.warmup.saturating_add(self.packets)
+    }
+}
+
+impl Default for SamplingSpec {
+    fn default() -> Self {
+        SamplingSpec { windows: 100, packets: 2_000, warmup: 1_000, error: 0.03 }
+    }
+}
+
 impl Default for RunSpec {
     fn default() -> Self {
         RunSpec {
             packets: 1_000_000,
             warmup: None,
+            sampling: None,
             seed: 1,
             curve: Vec::new(),
             curve_packets: 100_000,

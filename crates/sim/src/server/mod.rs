@@ -719,6 +719,11 @@ impl Server {
         self.memory.mark_dram(self.engine.now());
     }
 
+    /// What DRAM controllers do from now on is in no report, or again in reports.
+    pub fn pause_dram_reports(&mut self, pause: bool) {
+        self.memory.pause_dram_reports(pause, self.engine.now());
+    }
+
     /// Simulated time.
     pub fn now(&self) -> Ps {
         self.engine.now()

@@ -136,6 +136,15 @@ pub(crate) fn between(from: &[ApplicationState], to: &[ApplicationState]) -> Vec
     from.iter().zip(to).map(one).collect()
 }
 
+/// States since which `done` was done, where it is now as in `to`.
+pub(crate) fn without(to: &[ApplicationState], done: &[ApplicationFound]) -> Vec<ApplicationState> {
+    let one = |(to, done): (&ApplicationState, &ApplicationFound)| ApplicationState {
+        counters: to.counters - done.counters,
+        ..*to
+    };
+    to.iter().zip(done).map(one).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

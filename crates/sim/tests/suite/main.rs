@@ -8,6 +8,7 @@ mod owners;
 mod packet_buffer;
 mod policy_and_faults;
 mod run;
+mod sampling;
 mod scenario;
 mod server;
 mod steer;

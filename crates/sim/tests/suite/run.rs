@@ -8,7 +8,7 @@ use sim::{Overrides, Progress, RateSearch, RunOptions, Scenario, ScenarioError, 
 /// Fields of what the host took.
 const HOST: [&str; 3] = ["wall_s", "load_s", "packets_per_wall_s"];
 
-fn scenario(set: &[&str], search: Option<RateSearch>) -> Scenario {
+pub(super) fn scenario(set: &[&str], search: Option<RateSearch>) -> Scenario {
     let quick = [
         "run.packets=4000",
         "mempool.size=2048",
@@ -135,7 +135,7 @@ fn warm_up_goes_on_until_every_mbuf_was_used_and_says_so() {
 }
 
 /// Packets touch a table that L2 does not hold.
-const SLOW: [&str; 5] = [
+pub(super) const SLOW: [&str; 5] = [
     "run.packets=40000",
     "traffic.load=0.2",
     "machine.l2.size=64 KiB",

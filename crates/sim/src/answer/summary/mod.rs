@@ -21,6 +21,7 @@ use crate::answer::rates::{MeasuredRates, is_stationary};
 use crate::answer::verdict::{RunVerdict, verdict};
 use crate::load::InputFile;
 use crate::run::RunResult;
+use crate::run::sampling::Sampling;
 use crate::scenario::{FunctionKind, Scenario};
 use crate::server::Loss;
 use hardware::{
@@ -66,8 +67,9 @@ pub fn traffic_id(result: &RunResult) -> String {
         FunctionKind::Upf => toml::to_string(&s.function.upf).unwrap_or_default(),
         _ => String::new(),
     };
+    let sampling = s.run.sampling.as_ref().map(|sampling| format!("{sampling:?}")).unwrap_or_default();
     hash(&format!(
-        "{traffic}\n{users}{} {} {} {} {:e} {:?} {} {}",
+        "{traffic}\n{users}{sampling}{} {} {} {} {:e} {:?} {} {}",
         s.run.seed,
         s.run.packets,
         result.measured.warmup.packets,
@@ -103,13 +105,15 @@ pub struct Summary {
     partial: bool,
     /// The answer in words.
     verdict: RunVerdict,
-    /// Packets offered after warm-up: carried, `lost` and `rejected`. 0 where the run was stopped before; then the machine's
+    /// Packets that were measured, after warm-up and in windows where the run is sampled: carried, `lost` and `rejected`. 0 where the run was stopped before; then the machine's
     /// counts below are of no packet, and terminal and report show none.
     packets: u64,
     /// Packets offered before warm-up was over.
     warmup_packets: u64,
     /// What was cut at the start, and why.
     warmup: WarmUpSummary,
+    /// How the run was sampled; null where all of it was to be timed.
+    sampling: Option<Sampling>,
     /// Whether what was measured shows no trend; null where too few packets were sent to tell.
     stationary: Option<bool>,
     /// Offered rate over the measured time.
@@ -266,6 +270,7 @@ impl Summary {
             packets: m.offered.packets,
             warmup_packets: measured.warmup.packets,
             warmup: WarmUpSummary::of(&measured.warmup),
+            sampling: measured.sampling.clone(),
             stationary: is_stationary(m),
             offered_mpps: rates.mpps(&m.offered),
             carried_mpps: rates.mpps(&m.carried),

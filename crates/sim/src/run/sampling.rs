@@ -1,0 +1,213 @@
+//! Sampling of time: windows of a run in detail, and packets without time between them.
+//!
+//! Systematic with a random start (Wunderlich et al., SMARTS, ISCA 2003): a run of N packets in W windows has one in each N / W
+//! packets, all at the same place in theirs, which is drawn. Before each window packets go in detail for a while, since rings
+//! and queues at its start are those of the [coarse clock](crate::server); after it until all its packets have left.
+//! What is told of the run is told from the windows alone, one after the other, and half-widths come from batches of them;
+//! but how fast packets were offered is known of all.
+//!
+//! Where windows do not stand for the run, all of it is timed, from the same warm machine: [`Sampling::timed_in_full`].
+
+use engine::Seed;
+use rand::RngExt;
+use schemars::JsonSchema;
+use serde::Serialize;
+use units::Ps;
+
+use super::counts::ServerCounts;
+use super::measure::Measure;
+use super::schedule::ProgressWatch;
+use super::simulate::{Observed, Unobserved, observe};
+use super::steer::{Steer, advance};
+use crate::scenario::SamplingSpec;
+use crate::server::{Departure, DepartureObserver, Pause, Server};
+
+/// Packets offered between two looks at whether those of a window have left.
+const LOOK: u64 = 64;
+
+/// How a run was sampled.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
+pub struct Sampling {
+    /// Packets that the windows stand for.
+    pub of: u64,
+    /// Windows that were measured.
+    pub windows: u32,
+    /// Packets of each.
+    pub window_packets: u64,
+    /// Packets in detail before each.
+    pub window_warmup: u64,
+    /// Packets from the beginning of one window to that of the next.
+    pub every: u64,
+    /// Packets before the first window, its own warm-up included.
+    pub start: u64,
+    /// Packets that went in detail: windows, what came before them, and what came until all of their packets had left.
+    pub in_detail: u64,
+    /// Packets lost between windows, where nothing is timed.
+    pub lost_between: u64,
+    /// Why all of the run was timed after all; [`None`] if it was not.
+    pub timed_in_full: Option<String>,
+}
+
+/// Simulates `packets` packets of `server`, of which windows are timed; all of them where those do not stand for the run.
+pub(super) fn sample(
+    unobserved: Unobserved,
+    spec: &SamplingSpec,
+    seed: Seed,
+    watch: &ProgressWatch,
+) -> (Observed, Sampling) {
+    let again = unobserved.clone();
+    let (observed, mut sampling) = Windows::new(unobserved, spec, seed).measure(watch);
+    if watch.is_stopped() {
+        return (observed, sampling);
+    }
+    sampling.timed_in_full = sampling.fault(&observed.measure, spec);
+    match sampling.timed_in_full {
+        Some(_) => (observe(again, watch), sampling),
+        None => (observed, sampling),
+    }
+}
+
+impl Sampling {
+    /// Why these windows do not stand for the run, if they do not.
+    fn fault(&self, measure: &Measure, spec: &SamplingSpec) -> Option<String> {
+        if self.windows < SamplingSpec::LEAST {
+            return Some(format!("the traffic ended after {} of {} windows", self.windows, spec.windows));
+        }
+        let mean = measure.sojourn.mean();
+        if mean.relative() > spec.error {
+            return Some(format!(
+                "the mean sojourn of its windows is known to {:.1} %, and run.sampling.error is {:.1} %",
+                mean.relative() * 100.0,
+                spec.error * 100.0
+            ));
+        }
+        let loss = measure.loss.estimate();
+        if loss.value > 0.0 && loss.half_width > loss.value {
+            return Some(format!(
+                "losses are too few and too close together: {:.2e} ± {:.2e}",
+                loss.value, loss.half_width
+            ));
+        }
+        (loss.value == 0.0 && self.lost_between > 0)
+            .then(|| format!("{} packets were lost between windows, and none in them", self.lost_between))
+    }
+}
+
+struct Nobody;
+
+impl DepartureObserver for Nobody {
+    fn departure(&mut self, _: &Departure) {}
+}
+
+/// A run under way.
+struct Windows<'a> {
+    server: Server,
+    steer: Option<Steer>,
+    spec: &'a SamplingSpec,
+    measure: Measure,
+    /// All windows so far.
+    counts: Option<ServerCounts>,
+    /// Packets offered before, and when that was.
+    first: u64,
+    since: Ps,
+    sampling: Sampling,
+}
+
+impl<'a> Windows<'a> {
+    fn new(unobserved: Unobserved, spec: &'a SamplingSpec, seed: Seed) -> Windows<'a> {
+        let Unobserved { mut server, steer, packets, span } = unobserved;
+        let first = server.offered();
+        server.offer_in_all(first + packets);
+        server.mark_dram();
+        server.pause_dram_reports(true);
+        let every = packets / u64::from(spec.windows);
+        let share = (u128::from(spec.packets) * u128::from(spec.windows)) as f64 / packets as f64;
+        let start = seed.stream("sampling").random_range(0..=every - spec.length());
+        let sampling = Sampling {
+            of: packets,
+            windows: 0,
+            window_packets: spec.packets,
+            window_warmup: spec.warmup,
+            every,
+            start: start + spec.warmup,
+            in_detail: 0,
+            lost_between: 0,
+            timed_in_full: None,
+        };
+        let measure = Measure::new(first, server.now(), Ps((span.0 as f64 * share) as u64));
+        let since = server.now();
+        Windows { server, steer, spec, measure, counts: None, first, since, sampling }
+    }
+
+    fn measure(mut self, watch: &ProgressWatch) -> (Observed, Sampling) {
+        for window in 0..u64::from(self.spec.windows) {
+            let begin = self.first + window * self.sampling.every + self.sampling.start;
+            if watch.is_stopped() || !self.window(begin, watch) {
+                break;
+            }
+            self.sampling.windows += 1;
+        }
+        let Windows { server, steer, measure, counts, sampling, .. } = self;
+        let counts = counts.unwrap_or_else(|| {
+            let now = ServerCounts::of(&server);
+            now.since(&now)
+        });
+        (Observed::of(server, steer, measure, counts, watch.is_stopped()), sampling)
+    }
+
+    /// The window from packet `begin` on, and what comes before it; `false` if it was not measured whole.
+    fn window(&mut self, begin: u64, watch: &ProgressWatch) -> bool {
+        let lost = self.server.lost();
+        self.server.set_functional(true);
+        let more = self.go_on(begin - self.spec.warmup, watch, &mut Nobody);
+        self.server.set_functional(false);
+        self.sampling.lost_between += self.server.lost() - lost;
+        let warm = self.server.offered();
+        if !more || !self.go_on(begin, watch, &mut Nobody) {
+            return false;
+        }
+        let from = ServerCounts::of(&self.server);
+        let from = self.counts.as_ref().map_or_else(|| from.clone(), |done| from.leaving_out_all_but(done));
+        self.server.pause_dram_reports(false);
+        self.measure.next_window(begin, self.spec.packets, self.server.now());
+        let end = begin + self.spec.packets;
+        let whole = self.through(end, watch);
+        self.measure.stands_for(self.server.offered() - self.first, self.server.now().since(self.since));
+        self.counts = Some(ServerCounts::of(&self.server).since(&from));
+        self.server.pause_dram_reports(true);
+        let mut open = whole;
+        while open && self.measure.known() < self.spec.packets && !watch.is_stopped() {
+            let pause = Pause { offered: self.server.offered() + LOOK, at: Ps::MAX };
+            open = advance(&mut self.server, pause, &mut self.measure, &mut self.steer);
+        }
+        self.sampling.in_detail += self.server.offered() - warm;
+        whole && self.measure.known() == self.spec.packets
+    }
+
+    /// Goes on, measuring, until `end` packets were offered.
+    fn through(&mut self, end: u64, watch: &ProgressWatch) -> bool {
+        let mut last = ServerCounts::of(&self.server);
+        let mut more = true;
+        while more && self.server.offered() < end && !watch.is_stopped() {
+            let pause = Pause { offered: end, at: last.span + self.measure.between_looks() };
+            more = advance(&mut self.server, pause, &mut self.measure, &mut self.steer);
+            if self.server.now() >= pause.at || self.server.offered() >= end {
+                last = self.measure.look(last, &self.server);
+            }
+        }
+        watch.tell(self.server.offered() - self.first, self.sampling.of, false);
+        self.server.offered() >= end
+    }
+
+    /// Goes on until `offered` packets were offered; `false` if the traffic ends or the run is stopped before.
+    fn go_on(&mut self, offered: u64, watch: &ProgressWatch, seen: &mut impl DepartureObserver) -> bool {
+        let pause = Pause { offered, at: Ps::MAX };
+        while self.server.offered() < offered
+            && !watch.is_stopped()
+            && advance(&mut self.server, pause, seen, &mut self.steer)
+        {
+            watch.tell(self.server.offered() - self.first, self.sampling.of, false);
+        }
+        self.server.offered() >= offered
+    }
+}

@@ -1,0 +1,99 @@
+//! Runs of which windows are timed, beside the same runs timed whole.
+
+use sim::{Overrides, RunOptions, RunResult, Scenario, run, summary};
+use stats::Estimate;
+use units::Ps;
+
+use super::run::{SLOW, scenario};
+
+const WINDOWS: &str = "run.sampling={windows=64, packets=1000, warmup=500}";
+
+fn result(set: &[&str]) -> RunResult {
+    run(&scenario(&[&SLOW[..], &["run.packets=240000"], set].concat(), None), RunOptions::default(), &mut |_| true)
+        .unwrap()
+}
+
+/// What runs are compared by: mean sojourn, packets a second, and by packet busy time and DRAM reads.
+fn found(result: &RunResult) -> (Estimate, f64, [f64; 2]) {
+    let (m, counts) = (&result.measured.measure, &result.measured.counts);
+    let busy: Ps = Ps(counts.cores.iter().map(|core| core.busy.0).sum());
+    let packets = m.offered.packets as f64;
+    (m.sojourn.mean(), packets / m.offered_in().as_secs(), [busy.as_ns() / packets, counts.dram.reads as f64 / packets])
+}
+
+#[test]
+fn windows_stand_for_the_run_that_they_are_of() {
+    let controller = ["machine.dram.standard=ddr4-2666v", "machine.dram.controller={}"];
+    for set in [&[][..], &controller, &["traffic.load=0.6", "traffic.arrivals=poisson"]] {
+        let (whole, sampled) = (result(set), result(&[set, &[WINDOWS]].concat()));
+        let sampling = sampled.measured.sampling.as_ref().unwrap();
+        assert_eq!((sampling.windows, &sampling.timed_in_full), (64, &None), "{set:?}");
+        assert!(sampling.in_detail >= 64 * 1500 && sampling.in_detail < 120_000, "{sampling:?}");
+        let measure = &sampled.measured.measure;
+        assert_eq!((measure.offered.packets, measure.unattributed), (64_000, 0), "{set:?}");
+        let ((a, rate_a, each_a), (b, rate_b, each_b)) = (found(&whole), found(&sampled));
+        let (off, allowed) = ((a.value - b.value).abs(), 1.5 * (a.half_width + b.half_width));
+        assert!(off <= allowed.max(a.value * 0.002), "{set:?}: {a:?} and {b:?}");
+        assert!((rate_a / rate_b - 1.0).abs() < 0.002, "{set:?}: {rate_a} and {rate_b} packets a second");
+        for (name, a, b) in [("busy", each_a[0], each_b[0]), ("DRAM reads", each_a[1], each_b[1])] {
+            assert!((a / b - 1.0).abs() < 0.05, "{set:?}: {name}: {a} and {b}");
+        }
+        let quantile = |result: &RunResult| result.measured.measure.sojourn.histogram().quantile(0.99).unwrap().as_ns();
+        assert!((quantile(&whole) / quantile(&sampled) - 1.0).abs() < 0.05, "{set:?}");
+        if let (Some(a), Some(b)) = (&whole.measured.controllers, &sampled.measured.controllers) {
+            assert!((a.report.bytes_per_s / b.report.bytes_per_s - 1.0).abs() < 0.1, "{:?}\n{:?}", a.report, b.report);
+        }
+    }
+}
+
+#[test]
+fn the_series_of_a_sampled_run_is_that_of_its_windows() {
+    let sampled = result(&[WINDOWS]);
+    let measured = &sampled.measured;
+    let mut sum = sim::run::measure::Activity::default();
+    measured.measure.intervals.iter().for_each(|i| sum += i.activity);
+    assert_eq!(sum.span, measured.counts.span);
+    assert_eq!(sum.llc_hits, measured.counts.memory.llc.hits);
+    assert_eq!(measured.measure.intervals.iter().map(|i| i.offered).sum::<u64>(), 64_000);
+    // What is kept of packets is spread over all windows.
+    let rows = &measured.measure.sample;
+    let last = rows.iter().map(|row| row.packet.0).max().unwrap() - rows.iter().map(|row| row.packet.0).min().unwrap();
+    assert!(last > 230_000 && rows.len() > 5_000, "{last} {}", rows.len());
+    let document = summary(&sampled, "test");
+    assert_eq!(document["sampling"]["windows"], 64);
+    assert!(
+        document["verdict"]["reasons"].to_string().contains("Sampled: 64 windows of 1,000 packets stand for 240,000")
+    );
+}
+
+#[test]
+fn where_windows_do_not_stand_for_the_run_all_of_it_is_timed() {
+    let whole = result(&[]);
+    let sampled = result(&["run.sampling={windows=64, packets=1000, warmup=500, error=0.00001}"]);
+    let why = sampled.measured.sampling.as_ref().unwrap().timed_in_full.clone().unwrap();
+    assert!(why.contains("run.sampling.error is 0.0 %"), "{why}");
+    let (a, b) = (&whole.measured, &sampled.measured);
+    assert_eq!((a.measure.sojourn.mean(), a.measure.window()), (b.measure.sojourn.mean(), b.measure.window()));
+    assert_eq!((a.counts.memory, &a.counts.cores, a.simulated), (b.counts.memory, &b.counts.cores, b.simulated));
+    let document = summary(&sampled, "test");
+    assert!(document["verdict"]["reasons"].to_string().contains("All of the run was timed, not windows of it"));
+}
+
+#[test]
+fn plans_without_room_are_refused_with_both_numbers() {
+    for (set, message) in [
+        ("{windows=20}", "run.sampling.windows: 20: allowed are 30 or more"),
+        (
+            "{windows=40, packets=2000}",
+            "run.sampling.windows: 40 windows of 1000 + 2000 packets are 120000, and run.packets is 100000: allowed are up to 33 \
+             (lower windows, or raise run.packets)",
+        ),
+        ("{windows=40, packets=9000}", "(raise run.packets to 300000 or more, or leave out run.sampling)"),
+        ("{packets=0, error=2}", "run.sampling.packets: 0: allowed are 1 or more"),
+        ("{error=2}", "run.sampling.error: 2: allowed is a share above 0 up to 1"),
+    ] {
+        let set = vec!["run.packets=100000".to_string(), format!("run.sampling={set}")];
+        let error = Scenario::read("", "test", &Overrides { set, ..Overrides::default() }).unwrap_err().to_string();
+        assert!(error.contains(message), "{error}");
+    }
+}
