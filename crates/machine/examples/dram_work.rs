@@ -10,7 +10,8 @@ use machine::dram::simulate::{DramRecordOptions, DramTrace, Isa, RequestArrivals
 use machine::dram::{Commanded, ControllerSetting, DramSpec, presets};
 use units::{Line, Ps, Span};
 
-const KINDS: [&str; 9] = ["open", "closed", "adaptive", "drain", "per-bank", "fcfs", "batch", "behind-llc", "cube"];
+const KINDS: [&str; 10] =
+    ["open", "closed", "adaptive", "drain", "per-bank", "same-bank", "fcfs", "batch", "behind-llc", "cube"];
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -55,6 +56,7 @@ fn controller(kind: &str) -> ControllerSpec {
         }
         "drain" => ControllerSpec { writes: Writes::Drain { queue: 32, high: 24, low: 8 }, ..usual },
         "per-bank" => ControllerSpec { refresh: Refresh::PerBank, ..usual },
+        "same-bank" => ControllerSpec { refresh: Refresh::SameBank, ..usual },
         "fcfs" => ControllerSpec { order: Order::Fcfs { prefetch: 2 }, page: Page::Closed, ..usual },
         "batch" => ControllerSpec {
             order: Order::Batch { by: BatchBy::Direction, size: 8, prefetch: 4 },
@@ -67,7 +69,11 @@ fn controller(kind: &str) -> ControllerSpec {
 
 /// A channel as fast as it can, with AVX2 where there is.
 fn one(kind: &str, addresses: &[u64], writes: &[bool]) -> String {
-    let name = if kind == "per-bank" { "hbm2-2000" } else { "ddr4-2400u" };
+    let name = match kind {
+        "per-bank" => "hbm2-2000",
+        "same-bank" => "ddr5-5600b",
+        _ => "ddr4-2400u",
+    };
     let standard = presets::preset(name).expect("a preset");
     let order = if standard.channels > 1 { "row bank group rank column channel" } else { "row rank bank group column" };
     let map = AddressMap::ordered(&standard, order).expect("a map in order fits every standard");

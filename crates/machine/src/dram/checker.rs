@@ -17,8 +17,8 @@ pub struct Issued {
     pub clock: u64,
     /// What it is.
     pub command: DramCommand,
-    /// The bank of the channel, `(rank * groups + group) * banks + bank`; of a rank-wide command the
-    /// rank's first.
+    /// The bank of the channel, `(rank * groups + group) * banks + bank`; of a command to several the
+    /// first one.
     pub bank: u32,
     /// The row of an activate, and the open one of a column command; else 0.
     pub row: u32,
@@ -36,6 +36,8 @@ pub struct Checker {
     bus_free: [u64; 2],
     data_free: u64,
     refreshed: Vec<u64>,
+    /// By rank, the indices whose same-bank refresh the others have not followed yet.
+    ahead: Vec<u64>,
     /// Refreshes may be late by eight intervals (JESD79-4, refresh postponing).
     refresh_limit: Option<u64>,
     data_delay: [u64; 3],
@@ -59,6 +61,7 @@ impl Checker {
             bus_free: [0; 2],
             data_free: 0,
             refreshed: vec![0; banks],
+            ahead: vec![0; standard.ranks as usize],
             refresh_limit: if refreshes { Some(9 * t("REFI")?) } else { None },
             data_delay: [t("CL")?, t("CWL")?, t("BL")?],
             standard: standard.clone(),
@@ -95,9 +98,17 @@ impl Checker {
         for b in touched {
             match command {
                 DramCommand::Act => self.open[b as usize] = Some(row),
-                DramCommand::Pre | DramCommand::PreAll => self.open[b as usize] = None,
-                DramCommand::Ref | DramCommand::RefBank => self.refreshed[b as usize] = clock,
+                DramCommand::Pre | DramCommand::PreAll | DramCommand::PreSame => self.open[b as usize] = None,
+                DramCommand::Ref | DramCommand::RefBank | DramCommand::RefSame => self.refreshed[b as usize] = clock,
                 DramCommand::Rd | DramCommand::Wr => {}
+            }
+        }
+        if command == DramCommand::RefSame {
+            let (rank, index) = self.turn(bank);
+            let ahead = &mut self.ahead[rank];
+            *ahead |= 1 << index;
+            if ahead.count_ones() == self.standard.banks {
+                *ahead = 0;
             }
         }
         Ok(())
@@ -116,18 +127,24 @@ impl Checker {
         for b in self.banks(command, bank) {
             let open = self.open[b as usize];
             let fine = match command {
-                DramCommand::Act | DramCommand::Ref | DramCommand::RefBank => open.is_none(),
+                DramCommand::Act | DramCommand::Ref | DramCommand::RefBank | DramCommand::RefSame => open.is_none(),
                 DramCommand::Rd | DramCommand::Wr => open == Some(row),
-                DramCommand::Pre | DramCommand::PreAll => true,
+                DramCommand::Pre | DramCommand::PreAll | DramCommand::PreSame => true,
             };
             if !fine {
                 return at(format!("bank {b} has {open:?} open, row is {row}"));
             }
             if let Some(limit) = self.refresh_limit
                 && clock > self.refreshed[b as usize] + limit + self.data_delay.iter().sum::<u64>()
-                && !matches!(command, DramCommand::Ref | DramCommand::RefBank | DramCommand::Pre | DramCommand::PreAll)
+                && matches!(command, DramCommand::Act | DramCommand::Rd | DramCommand::Wr)
             {
                 return at(format!("bank {b} was refreshed last at {}", self.refreshed[b as usize]));
+            }
+        }
+        if command == DramCommand::RefSame {
+            let (rank, index) = self.turn(bank);
+            if self.ahead[rank] >> index & 1 == 1 {
+                return at(format!("bank {index} of each group again before all others (JESD79-5, REFsb)"));
             }
         }
         if command.is_column() {
@@ -177,13 +194,20 @@ impl Checker {
         (start, start + burst)
     }
 
-    fn banks(&self, command: DramCommand, bank: u32) -> std::ops::Range<u32> {
+    /// The rank of a bank, and the bank's index in its group.
+    fn turn(&self, bank: u32) -> (usize, u32) {
+        ((bank / (self.standard.groups * self.standard.banks)) as usize, bank % self.standard.banks)
+    }
+
+    fn banks(&self, command: DramCommand, bank: u32) -> std::iter::StepBy<std::ops::Range<u32>> {
+        let per_rank = self.standard.groups * self.standard.banks;
+        let first = bank / per_rank * per_rank;
         if command.is_rank_wide() {
-            let per_rank = self.standard.groups * self.standard.banks;
-            let first = bank / per_rank * per_rank;
-            first..first + per_rank
+            (first..first + per_rank).step_by(1)
+        } else if command.is_same_bank() {
+            (first + bank % self.standard.banks..first + per_rank).step_by(self.standard.banks as usize)
         } else {
-            bank..bank + 1
+            (bank..bank + 1).step_by(1)
         }
     }
 }

@@ -37,6 +37,8 @@ pub(super) struct Counters {
     pub refreshes: u64,
     /// Of these, of one bank.
     pub bank_refreshes: u64,
+    /// Of these, of the same bank in every bank group.
+    pub same_bank_refreshes: u64,
     pub switches: u64,
     pub gaps: [u64; GAPS],
     /// Clocks with a row open.
@@ -52,11 +54,21 @@ impl Counters {
             activates: self.activates,
             reading: self.columns[0] as f64 * burst,
             writing: self.columns[1] as f64 * burst,
-            refreshes: (self.refreshes - self.bank_refreshes) as f64
-                + self.bank_refreshes as f64 / f64::from(standard.groups * standard.banks),
+            refreshes: self.rank_refreshes(standard),
             open: self.open_clocks as f64 * ns,
             time: clocks as f64 * ns,
         }
+    }
+
+    /// Refreshes as whole ones of a rank: each part counts by its share of the rows.
+    fn rank_refreshes(&self, standard: &Standard) -> f64 {
+        let whole = self.refreshes - self.bank_refreshes - self.same_bank_refreshes;
+        let clocks = |name: &str| f64::from(standard.timings.get(name).copied().unwrap_or(0));
+        // All rows are refreshed once in a refresh window, however often a command comes for it.
+        let same_bank = clocks("REFI2") / (clocks("REFI") * f64::from(standard.banks));
+        whole as f64
+            + self.bank_refreshes as f64 / f64::from(standard.groups * standard.banks)
+            + self.same_bank_refreshes as f64 * same_bank
     }
 
     /// What was counted since `before`, an earlier state of the same counters.
@@ -70,6 +82,7 @@ impl Counters {
             precharges: self.precharges - before.precharges,
             refreshes: self.refreshes - before.refreshes,
             bank_refreshes: self.bank_refreshes - before.bank_refreshes,
+            same_bank_refreshes: self.same_bank_refreshes - before.same_bank_refreshes,
             switches: self.switches - before.switches,
             // A gap is charged as a whole when it ends, and part of it may count as idle in `before`.
             gaps: std::array::from_fn(|i| self.gaps[i].saturating_sub(before.gaps[i])),

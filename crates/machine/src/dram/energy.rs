@@ -42,7 +42,7 @@ pub struct EnergyEvents {
     pub reading: f64,
     /// Nanoseconds of written data on the buses.
     pub writing: f64,
-    /// Refreshes of a whole rank; refreshes of a bank are parts of one.
+    /// Refreshes of a whole rank; refreshes of some of its banks are parts of one, by the rows they refresh.
     pub refreshes: f64,
     /// Nanoseconds with a row open anywhere in the channel.
     pub open: f64,

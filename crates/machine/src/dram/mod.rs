@@ -24,6 +24,7 @@ pub mod map;
 mod part;
 pub mod policy;
 pub mod presets;
+mod rate;
 mod setting;
 pub mod simulate;
 pub mod standard;

@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use super::standard::Page;
 use super::standard::{DramCommand, Standard};
+pub use super::standard::{Page, Refresh};
 use crate::MachineError;
 
 /// A channel's controller.
@@ -93,19 +93,6 @@ pub enum Writes {
     },
 }
 
-/// How rows are refreshed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Refresh {
-    /// Not at all.
-    Off,
-    /// A rank at a time, every tREFI; ranks take turns. As soon as it is due nothing else goes to the
-    /// rank.
-    AllBank,
-    /// A bank at a time, every tREFI over the number of banks, round robin, while others work.
-    PerBank,
-}
-
 /// Entries a queue can have: slot numbers fit into a byte.
 pub(super) const MOST_ENTRIES: u32 = 128;
 
@@ -138,15 +125,43 @@ impl ControllerSpec {
             let allowed = format!("{} to {} clocks", Page::LEAST_TIMEOUT, Page::GREATEST_TIMEOUT);
             return error("page", format!("timeout of {timeout} clocks"), &allowed, "start with 128");
         }
-        if self.refresh == Refresh::PerBank {
-            if !standard.timings.contains_key("RFC_B") {
-                let came = format!("per-bank refresh of {}", standard.name);
-                return error("refresh", came, "standards with RFC_B and RREFD", "use all-bank refresh");
-            }
-            let banks = standard.banks_per_channel();
-            let refi = standard.timings.get("REFI").copied().unwrap_or(0);
-            standard.check_refresh(DramCommand::RefBank, (refi / banks).max(1) * banks)?;
+        self.refresh.check(standard)
+    }
+}
+
+impl Refresh {
+    /// The name of the time between two refreshes of a bank.
+    pub(super) fn interval_name(self) -> &'static str {
+        if self == Refresh::SameBank { "REFI2" } else { "REFI" }
+    }
+
+    /// Refreshes that make up one of every bank of the unit that takes them.
+    pub(super) fn turns(self, standard: &Standard) -> u32 {
+        match self {
+            Refresh::Off | Refresh::AllBank => 1,
+            Refresh::PerBank => standard.banks_per_channel(),
+            Refresh::SameBank => standard.banks,
         }
-        Ok(())
+    }
+
+    /// Whether the standard has this refresh, and a bank serves requests between two of them.
+    fn check(self, standard: &Standard) -> Result<(), MachineError> {
+        let (command, timings, allowed) = match self {
+            Refresh::Off | Refresh::AllBank => return Ok(()),
+            Refresh::PerBank => (DramCommand::RefBank, &["RFC_B"][..], "standards with RFC_B and RREFD"),
+            Refresh::SameBank => (
+                DramCommand::RefSame,
+                &["RFC_SB", "REFSBRD", "REFI2"][..],
+                "standards with bank groups and RFC_SB, REFSBRD and REFI2, as those of DDR5",
+            ),
+        };
+        let lacks = timings.iter().any(|&name| !standard.timings.contains_key(name));
+        if lacks || (self == Refresh::SameBank && standard.groups == 1) {
+            let came = format!("{self} refresh of {}", standard.name);
+            let remedy = "use all-bank refresh".into();
+            return Err(MachineError::new("dram.controller.refresh", came, allowed, remedy));
+        }
+        let (interval, turns) = (standard.timing(self.interval_name())?, self.turns(standard));
+        standard.check_refresh(command, (interval / turns).max(1) * turns)
     }
 }

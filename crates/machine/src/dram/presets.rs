@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use super::standard::{Currents, DramCommand, Page, Row, Standard, TimingScope};
-use DramCommand::{Act, Pre, Rd, Ref, RefBank, Wr};
+use super::standard::{Currents, DramCommand, Page, Refresh, Row, Standard, TimingScope};
+use DramCommand::{Act, Pre, Rd, Ref, RefBank, RefSame, Wr};
 use TimingScope::{Bank, Group, OtherRank, Rank};
 
 /// Names of all presets, for messages and loops.
-pub const NAMES: [&str; 12] = [
+pub const NAMES: [&str; 14] = [
     "sdram-100-2",
     "sdram-100-4",
     "ddr3-1600k",
@@ -15,7 +15,9 @@ pub const NAMES: [&str; 12] = [
     "ddr4-2666v",
     "ddr4-3200aa",
     "ddr5-4800b",
+    "ddr5-5600b",
     "ddr5-6400b",
+    "lpddr5x-8533",
     "gddr5-8000",
     "hbm2-2000",
     "hbm3-6400",
@@ -32,7 +34,9 @@ pub fn preset(name: &str) -> Option<Standard> {
         "ddr4-2666v" => ddr4_2666v(),
         "ddr4-3200aa" => ddr4_3200aa(),
         "ddr5-4800b" => ddr5_4800b(),
+        "ddr5-5600b" => ddr5_5600b(),
         "ddr5-6400b" => ddr5_6400b(),
+        "lpddr5x-8533" => lpddr5x_8533(),
         "gddr5-8000" => gddr5_8000(),
         "hbm2-2000" => hbm2_2000(),
         "hbm3-6400" => hbm3_6400(),
@@ -106,6 +110,21 @@ fn bank_refresh() -> Vec<Row> {
     ]
 }
 
+/// Refresh of the same bank in each bank group (JESD79-5, REFsb command scheduling; tRFCsb and tREFSBRD in ns as
+/// Ramulator 2.0's DDR5 has them): to those banks tRFCsb, as to the next such refresh, to others tREFSBRD. It comes in fine
+/// granularity only, in which each bank is due every tREFI2, half of tREFI.
+fn same_bank_refresh() -> Vec<Row> {
+    vec![
+        row(&[Act], &[RefSame], Bank, "RC"),
+        row(&[Pre], &[RefSame], Bank, "RP"),
+        row(&[Act], &[RefSame], Rank, "RRD_L"),
+        row(&[Ref], &[RefSame], Rank, "RFC"),
+        row(&[RefSame], &[Act], Bank, "RFC_SB"),
+        row(&[RefSame], &[RefSame, Ref], Rank, "RFC_SB"),
+        row(&[RefSame], &[Act], Rank, "REFSBRD"),
+    ]
+}
+
 fn timings(list: &[(&str, u32)]) -> BTreeMap<String, u32> {
     list.iter().map(|&(name, clocks)| (name.to_string(), clocks)).collect()
 }
@@ -123,6 +142,7 @@ pub fn sdram_100(banks: u32) -> Standard {
         name: format!("sdram-100-{banks}"),
         source: "PC100 SDRAM 2-2-2 (Micron 64Mb -8E); bus and rows as in Hasan et al., ISCA 2003".into(),
         clock_mhz: 100,
+        transfers: 1,
         channels: 1,
         ranks: 1,
         groups: 1,
@@ -132,6 +152,7 @@ pub fn sdram_100(banks: u32) -> Standard {
         access_bytes: 64,
         split_command_bus: false,
         page: Page::Open,
+        refresh: Refresh::AllBank,
         command_clocks: BTreeMap::new(),
         timings: timings(&[
             ("BL", 8),      // 8 words of 8 B
@@ -162,6 +183,7 @@ pub fn ddr3_1600k() -> Standard {
         name: "ddr3-1600k".into(),
         source: "JESD79-3F DDR3-1600K, 4 Gb x8; currents: DRAMsim3 DDR3_8Gb_x8_1600".into(),
         clock_mhz: 800,
+        transfers: 2,
         channels: 1,
         ranks: 1,
         groups: 1,
@@ -171,6 +193,7 @@ pub fn ddr3_1600k() -> Standard {
         access_bytes: 64,
         split_command_bus: false,
         page: Page::Open,
+        refresh: Refresh::AllBank,
         command_clocks: BTreeMap::new(),
         timings: timings(&[
             ("BL", 4),      // BL8 at double data rate
@@ -211,6 +234,7 @@ pub fn ddr4_2400u() -> Standard {
         name: "ddr4-2400u".into(),
         source: "JESD79-4C DDR4-2400U, 8 Gb x8; currents: Micron MT40A1G8 -083E as in DRAMsim3".into(),
         clock_mhz: 1200,
+        transfers: 2,
         channels: 1,
         ranks: 1,
         groups: 4,
@@ -220,6 +244,7 @@ pub fn ddr4_2400u() -> Standard {
         access_bytes: 64,
         split_command_bus: false,
         page: Page::Open,
+        refresh: Refresh::AllBank,
         command_clocks: BTreeMap::new(),
         timings: timings(&[
             ("BL", 4),      // BL8 at double data rate
@@ -263,6 +288,7 @@ pub fn ddr4_2666v() -> Standard {
         name: "ddr4-2666v".into(),
         source: "JESD79-4C DDR4-2666V, 8 Gb x8; currents: DRAMsim3 DDR4_8Gb_x8_2666".into(),
         clock_mhz: 1333,
+        transfers: 2,
         channels: 1,
         ranks: 1,
         groups: 4,
@@ -272,6 +298,7 @@ pub fn ddr4_2666v() -> Standard {
         access_bytes: 64,
         split_command_bus: false,
         page: Page::Open,
+        refresh: Refresh::AllBank,
         command_clocks: BTreeMap::new(),
         timings: timings(&[
             ("BL", 4),       // BL8 at double data rate
@@ -357,6 +384,7 @@ pub fn ddr5_4800b() -> Standard {
         name: "ddr5-4800b".into(),
         source: "JESD79-5 DDR5-4800B, 16 Gb x8".into(),
         clock_mhz: 2400,
+        transfers: 2,
         channels: 2,
         ranks: 1,
         groups: 8,
@@ -366,6 +394,7 @@ pub fn ddr5_4800b() -> Standard {
         access_bytes: 64,
         split_command_bus: false,
         page: Page::Open,
+        refresh: Refresh::AllBank,
         command_clocks: two_clock_commands(),
         timings: timings(&[
             ("BL", 8),        // BL16 at double data rate
@@ -390,9 +419,49 @@ pub fn ddr5_4800b() -> Standard {
             ("RTRS", 2),      // assumed, as Ramulator's nCS
             ("RFC", 708),     // tRFC1 295 ns, 16 Gb
             ("REFI", 9360),   // 3.9 us
+            ("RFC_SB", 312),  // tRFCsb 130 ns, 16 Gb
+            ("REFSBRD", 72),  // tREFSBRD 30 ns
+            ("REFI2", 4680),  // tREFI2 1.95 us
         ]),
         constraints: ddr5_rows(),
         currents: None,
+    }
+}
+
+/// DDR5-5600 46-45-45, 16 Gb x8: the two 32-bit sub-channels of a module.
+pub fn ddr5_5600b() -> Standard {
+    Standard {
+        name: "ddr5-5600b".into(),
+        source: "JESD79-5 DDR5-5600B, 16 Gb x8".into(),
+        clock_mhz: 2800,
+        timings: timings(&[
+            ("BL", 8),        // BL16 at double data rate
+            ("CL", 46),       // speed bin B
+            ("CWL", 44),      // CL - 2
+            ("RCD", 45),      // 16 ns
+            ("RP", 45),       // 16 ns
+            ("RAS", 90),      // 32 ns
+            ("RC", 135),      // 48 ns
+            ("RRD_S", 8),     // 8 clocks
+            ("RRD_L", 14),    // 5 ns
+            ("FAW", 32),      // 32 clocks, 1 KiB page
+            ("PPD", 2),       // 2 clocks
+            ("RTP", 21),      // 7.5 ns
+            ("WR", 84),       // 30 ns
+            ("CCD_S", 8),     // 8 clocks
+            ("CCD_L", 14),    // 5 ns
+            ("CCD_L_WR", 28), // tCCD_L_WR2, 10 ns
+            ("RTW", 4),       // preambles of 2 clocks and half a postamble
+            ("WTR_S", 7),     // 2.5 ns
+            ("WTR_L", 28),    // 10 ns
+            ("RTRS", 2),      // assumed, as Ramulator's nCS
+            ("RFC", 826),     // tRFC1 295 ns, 16 Gb
+            ("REFI", 10920),  // 3.9 us
+            ("RFC_SB", 364),  // tRFCsb 130 ns, 16 Gb
+            ("REFSBRD", 84),  // tREFSBRD 30 ns
+            ("REFI2", 5460),  // tREFI2 1.95 us
+        ]),
+        ..ddr5_4800b()
     }
 }
 
@@ -425,6 +494,9 @@ pub fn ddr5_6400b() -> Standard {
             ("RTRS", 2),      // assumed, as Ramulator's nCS
             ("RFC", 944),     // tRFC1 295 ns, 16 Gb
             ("REFI", 12480),  // 3.9 us
+            ("RFC_SB", 416),  // tRFCsb 130 ns, 16 Gb
+            ("REFSBRD", 96),  // tREFSBRD 30 ns
+            ("REFI2", 6240),  // tREFI2 1.95 us
         ]),
         ..ddr5_4800b()
     }
@@ -440,8 +512,76 @@ fn ddr5_rows() -> Vec<Row> {
         common(),
         ranks(),
         groups(),
+        same_bank_refresh(),
         vec![one_rcd(), four_activates(), row(&[Wr], &[Wr], Group, "CCD_L_WR"), row(&[Pre], &[Pre], Rank, "PPD")],
     ])
+}
+
+/// LPDDR5X-8533, 16 Gb a channel of 16 bits: the four channels of a package of 64 bits.
+///
+/// Bank-group mode, WCK to CK 4:1, bursts of 16: a line takes two. Two bursts of one bank group start BL/n_max apart, two of
+/// others BL/n_min, which is as long as the data take. What differs from the device is in DEVIATIONS.md.
+pub fn lpddr5x_8533() -> Standard {
+    Standard {
+        name: "lpddr5x-8533".into(),
+        source: "JESD209-5B bank-group mode, 16 Gb x16; as Ramulator 2.1 LPDDR5 and AMD's DDRMC5 at tCK 938 ps have it"
+            .into(),
+        clock_mhz: 1066,
+        transfers: 8,
+        channels: 4,
+        ranks: 1,
+        groups: 4,
+        banks: 4,
+        rows: 1 << 16,
+        row_bytes: 2048,  // 2 KiB page
+        access_bytes: 32, // BL16 on 16 bits
+        split_command_bus: false,
+        page: Page::Open,
+        refresh: Refresh::PerBank,
+        command_clocks: [(Act, 2)].into(), // ACT-1 and ACT-2, here back to back
+        timings: timings(&[
+            ("BL", 2),       // BL/n_min of BL16: 8 bits a pin in a clock
+            ("BL_L", 4),     // BL/n_max of BL16
+            ("CL", 25),      // RL, DDRMC5
+            ("CWL", 12),     // WL, DDRMC5
+            ("RCD", 20),     // 18 ns
+            ("RP", 20),      // tRPpb 18 ns
+            ("RAS", 45),     // 42 ns
+            ("RC", 64),      // tRAS + tRPpb, 60 ns
+            ("RRD_S", 4),    // 3.75 ns, DDRMC5
+            ("RRD_L", 4),    // as tRRD_S
+            ("FAW", 16),     // 15 ns, DDRMC5; four tRRD, so it never binds
+            ("PPD", 2),      // 2 clocks
+            ("RTP", 8),      // 7.5 ns
+            ("WR", 37),      // 34 ns
+            ("CCD_S", 2),    // BL/n_min
+            ("CCD_L", 4),    // BL/n_max
+            ("RTW", 2),      // tWCK2DQO, as Ramulator 2.1
+            ("WTR_S", 7),    // 6.25 ns
+            ("WTR_L", 13),   // 12 ns
+            ("RTRS", 2),     // assumed, as Ramulator's nCS
+            ("RFC", 299),    // tRFCab 280 ns, 16 Gb
+            ("RFC_B", 150),  // tRFCpb 140 ns, 16 Gb
+            ("PBR2PBR", 96), // tpbR2pbR 90 ns
+            ("RREFD", 8),    // tpbR2act 7.5 ns
+            ("REFI", 4164),  // 3.906 us
+        ]),
+        constraints: rows([
+            common(),
+            // A read's data come so much later than a write's that a write keeps no read of another rank away.
+            ranks().into_iter().filter(|row| row.prev != [Wr] || row.next != [Rd]).collect(),
+            groups(),
+            bank_refresh(),
+            vec![
+                one_rcd(),
+                four_activates(),
+                row(&[Wr], &[Rd], Group, "CWL + BL_L + WTR_L"),
+                row(&[RefBank], &[RefBank], Rank, "PBR2PBR"),
+                row(&[Pre], &[Pre], Rank, "PPD"),
+            ],
+        ]),
+        currents: None,
+    }
 }
 
 /// GDDR5 at 8 Gb/s a pin, 8 Gb x32: one device.
@@ -453,6 +593,7 @@ pub fn gddr5_8000() -> Standard {
         name: "gddr5-8000".into(),
         source: "JESD212C commands; timings and currents: DRAMsim3 GDDR5_8Gb_x32 (there: of no product)".into(),
         clock_mhz: 2000,
+        transfers: 4,
         channels: 1,
         ranks: 1,
         groups: 4,
@@ -462,6 +603,7 @@ pub fn gddr5_8000() -> Standard {
         access_bytes: 32,
         split_command_bus: false,
         page: Page::Open,
+        refresh: Refresh::AllBank,
         command_clocks: BTreeMap::new(),
         timings: timings(&[
             ("BL", 2),      // burst of 8, 4 words a clock
@@ -516,6 +658,7 @@ pub fn hbm2_2000() -> Standard {
         name: "hbm2-2000".into(),
         source: "JESD235D organisation and refresh; timings: Ramulator 2.1 HBM2_2000Mbps".into(),
         clock_mhz: 1000,
+        transfers: 2,
         channels: 16,
         ranks: 1,
         groups: 4,
@@ -525,6 +668,7 @@ pub fn hbm2_2000() -> Standard {
         access_bytes: 32, // BL4 on 64 bits
         split_command_bus: true,
         page: Page::Open,
+        refresh: Refresh::AllBank,
         command_clocks: [(Act, 2)].into(), // JESD235D: activate takes two clocks of the row bus
         timings: timings(&[
             ("BL", 2),      // BL4 at double data rate
@@ -571,6 +715,7 @@ pub fn hbm3_6400() -> Standard {
         name: "hbm3-6400".into(),
         source: "JESD238 organisation and refresh; timings: Ramulator 2.1 HBM3_6400Mbps".into(),
         clock_mhz: 1600,
+        transfers: 4,
         channels: 32,
         ranks: 1,
         groups: 4,
@@ -580,6 +725,7 @@ pub fn hbm3_6400() -> Standard {
         access_bytes: 32, // BL8 on 32 bits
         split_command_bus: true,
         page: Page::Open,
+        refresh: Refresh::AllBank,
         command_clocks: [(Act, 2)].into(), // one and a half clocks, in whole ones
         timings: timings(&[
             ("BL", 2),      // BL8, 4 words a clock
@@ -623,6 +769,7 @@ pub fn hmc_vault() -> Standard {
         name: "hmc-2.1-vault".into(),
         source: "HMC specification 2.1 organisation; timings and currents: DRAMsim3 HMC2_8GB_4Lx16".into(),
         clock_mhz: 1250,
+        transfers: 2,
         channels: 32, // vaults
         ranks: 1,
         groups: 1,
@@ -632,6 +779,7 @@ pub fn hmc_vault() -> Standard {
         access_bytes: 64,
         split_command_bus: false,
         page: Page::Closed,
+        refresh: Refresh::AllBank,
         command_clocks: BTreeMap::new(),
         timings: timings(&[
             ("BL", 8),      // 64 B over 32 TSVs at 2.5 Gb/s: 10 GB/s a vault

@@ -48,7 +48,7 @@ pub struct ControllerSetting {
     #[serde(with = "optional_text", skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<String>")]
     pub page: Option<Page>,
-    /// `all-bank`, `per-bank` or `off`.
+    /// `all-bank`, `per-bank`, `same-bank` (DDR5) or `off`.
     #[serde(with = "text")]
     #[schemars(with = "String")]
     pub refresh: Refresh,
@@ -341,7 +341,8 @@ impl FromStr for Refresh {
             "off" => Ok(Refresh::Off),
             "all-bank" => Ok(Refresh::AllBank),
             "per-bank" => Ok(Refresh::PerBank),
-            _ => Err(no("refresh", text, "all-bank, per-bank or off", "all-bank is what most DIMMs do")),
+            "same-bank" => Ok(Refresh::SameBank),
+            _ => Err(no("refresh", text, "all-bank, per-bank, same-bank or off", "all-bank is what most DIMMs do")),
         }
     }
 }
@@ -352,6 +353,7 @@ impl fmt::Display for Refresh {
             Refresh::Off => "off",
             Refresh::AllBank => "all-bank",
             Refresh::PerBank => "per-bank",
+            Refresh::SameBank => "same-bank",
         })
     }
 }
@@ -371,7 +373,7 @@ mod tests {
         for text in ["open", "closed", "adaptive=128"] {
             assert_eq!(text.parse::<Page>().unwrap().to_string(), text);
         }
-        for text in ["off", "all-bank", "per-bank"] {
+        for text in ["off", "all-bank", "per-bank", "same-bank"] {
             assert_eq!(text.parse::<Refresh>().unwrap().to_string(), text);
         }
         for text in ["lifo", "batch=direction", "batch=direction/4", "fcfs=-1", "fr-fcfs=x"] {

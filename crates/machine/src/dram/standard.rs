@@ -6,7 +6,8 @@
 //! in one place.
 //!
 //! Left out: auto-precharge (a precharge takes its own command), posted CAS, power-down and
-//! self-refresh, DDR5 same-bank refresh, fine-granularity refresh, half-clock commands of HBM3.
+//! self-refresh, fine-granularity refresh of all banks, half-clock commands of HBM3, and what LPDDR5
+//! sends between commands that are modelled (DEVIATIONS.md).
 
 use std::collections::BTreeMap;
 
@@ -32,11 +33,15 @@ pub enum DramCommand {
     Ref,
     /// Refresh one bank.
     RefBank,
+    /// Close the bank of one index in every bank group of a rank (PREsb of DDR5).
+    PreSame,
+    /// Refresh the bank of one index in every bank group of a rank (REFsb of DDR5).
+    RefSame,
 }
 
 impl DramCommand {
     /// All commands.
-    pub const ALL: [DramCommand; 7] = [
+    pub const ALL: [DramCommand; 9] = [
         DramCommand::Act,
         DramCommand::Pre,
         DramCommand::Rd,
@@ -44,6 +49,8 @@ impl DramCommand {
         DramCommand::PreAll,
         DramCommand::Ref,
         DramCommand::RefBank,
+        DramCommand::PreSame,
+        DramCommand::RefSame,
     ];
 
     /// Whether it moves data.
@@ -58,10 +65,16 @@ impl DramCommand {
         matches!(self, DramCommand::PreAll | DramCommand::Ref)
     }
 
-    /// The command by whose name rows call it: closing all banks is a precharge of each.
+    /// Whether it addresses the bank of one index in every bank group of a rank.
+    #[inline]
+    pub fn is_same_bank(self) -> bool {
+        matches!(self, DramCommand::PreSame | DramCommand::RefSame)
+    }
+
+    /// The command by whose name rows call it: closing several banks is a precharge of each.
     #[inline]
     pub fn in_rows(self) -> DramCommand {
-        if self == DramCommand::PreAll { DramCommand::Pre } else { self }
+        if matches!(self, DramCommand::PreAll | DramCommand::PreSame) { DramCommand::Pre } else { self }
     }
 }
 
@@ -132,6 +145,9 @@ pub struct Standard {
     pub source: String,
     /// Clock of the command bus; all timings count its periods.
     pub clock_mhz: u32,
+    /// Transfers of a data pin in a clock: 2 of double data rate, 8 where the data clock is four times as fast.
+    #[serde(default = "two", skip_serializing_if = "is_two")]
+    pub transfers: u32,
     /// Independent channels (pseudo-channels, vaults).
     pub channels: u32,
     /// Ranks of a channel.
@@ -151,6 +167,9 @@ pub struct Standard {
     /// When rows are closed where nobody says so.
     #[serde(default = "open", skip_serializing_if = "is_open")]
     pub page: Page,
+    /// How rows are refreshed where nobody says so, with controllers on their own.
+    #[serde(default = "all_bank", skip_serializing_if = "is_all_bank")]
+    pub refresh: Refresh,
     /// Clocks on the command bus, by command; 1 where not named.
     #[serde(default)]
     pub command_clocks: BTreeMap<DramCommand, u32>,
@@ -169,6 +188,22 @@ fn open() -> Page {
 
 fn is_open(page: &Page) -> bool {
     *page == Page::Open
+}
+
+fn two() -> u32 {
+    2
+}
+
+fn is_two(transfers: &u32) -> bool {
+    *transfers == 2
+}
+
+fn all_bank() -> Refresh {
+    Refresh::AllBank
+}
+
+fn is_all_bank(refresh: &Refresh) -> bool {
+    *refresh == Refresh::AllBank
 }
 
 /// Timings that every standard has: the engine and the closed forms use them by name.
@@ -275,6 +310,7 @@ impl Standard {
 
     fn check_organisation(&self) -> Result<(), MachineError> {
         let counts = [
+            ("transfers", self.transfers, 16),
             ("channels", self.channels, 64),
             ("ranks", self.ranks, 8),
             ("groups", self.groups, 16),
@@ -369,10 +405,11 @@ impl Standard {
             ("FAW", "RRD_S", "four activates take no less than two"),
             ("WTR_L", "WTR_S", "one bank group is not faster than two"),
             ("REFI", "RFC", "refresh would take all the time"),
+            ("REFI2", "RFC_SB", "refresh would take all the time"),
         ];
         for (more, less, why) in pairs {
             if let (Some(&a), Some(&b)) = (self.timings.get(more), self.timings.get(less))
-                && (a < b || (less == "RFC" && a == b))
+                && (a < b || (less.starts_with("RFC") && a == b))
             {
                 return Err(self.error(
                     &format!("timings.{more}"),
@@ -410,6 +447,26 @@ impl Standard {
         Ok(())
     }
 
+    /// The most clocks that rows at these levels put between one of `prev` and one of `next`, windows apart.
+    fn most_between(
+        &self,
+        levels: &[TimingScope],
+        prev: &[DramCommand],
+        next: &[DramCommand],
+    ) -> Result<u32, MachineError> {
+        let mut most = 0;
+        for row in &self.constraints {
+            if levels.contains(&row.level)
+                && row.window == 1
+                && row.prev.iter().any(|c| prev.contains(c))
+                && row.next.iter().any(|c| next.contains(c))
+            {
+                most = most.max(self.clocks(row)?);
+            }
+        }
+        Ok(most)
+    }
+
     /// Whether a bank that is refreshed by `refresh` every `interval` clocks serves something in between: else requests
     /// would wait for ever.
     ///
@@ -417,43 +474,11 @@ impl Standard {
     /// It does not, with the clocks that it takes.
     pub(super) fn check_refresh(&self, refresh: DramCommand, interval: u32) -> Result<(), MachineError> {
         const WITHIN: [TimingScope; 3] = [TimingScope::Bank, TimingScope::Group, TimingScope::Rank];
-        let among = |levels: &[TimingScope], prev: &[DramCommand], next: &[DramCommand]| {
-            let mut most = 0;
-            for row in &self.constraints {
-                if levels.contains(&row.level)
-                    && row.window == 1
-                    && row.prev.iter().any(|c| prev.contains(c))
-                    && row.next.iter().any(|c| next.contains(c))
-                {
-                    most = most.max(self.clocks(row)?);
-                }
-            }
-            Ok::<u32, MachineError>(most)
-        };
-        let longest = |prev: &[DramCommand], next: &[DramCommand]| among(&WITHIN, prev, next);
-        let came = |of: &str| {
-            let clocks = |name: &str| self.timings.get(name).copied().unwrap_or(0);
-            format!("{} with {of} = {}", clocks("REFI"), clocks(of))
-        };
+        let names = RefreshTimings::of(refresh, self);
+        let longest = |prev: &[DramCommand], next: &[DramCommand]| self.most_between(&WITHIN, prev, next);
         let most_bus = DramCommand::ALL.iter().map(|&c| self.bus_clocks(c)).max().unwrap_or(1);
-        if refresh == DramCommand::RefBank {
-            let (banks, others) = (self.banks_per_channel(), [TimingScope::Group, TimingScope::Rank]);
-            let after = among(&others, &[refresh], &[DramCommand::Act])?;
-            let before = among(&others, &[DramCommand::Act], &[refresh])?;
-            let slot = after + before + 2 * most_bus;
-            if interval / banks < slot {
-                return Err(self.error(
-                    "timings.REFI",
-                    came("RREFD"),
-                    &format!(
-                        "REFI of at least {}: {after} from a refresh to a row of another bank, {before} to the next refresh, \
-                         and {} for the commands, for each of {banks} banks",
-                        u64::from(slot) * u64::from(banks),
-                        2 * most_bus,
-                    ),
-                    "between two refreshes another bank has to open a row".into(),
-                ));
-            }
+        if names.turns > 1 {
+            self.check_turns(refresh, &names, interval, most_bus)?;
         }
         let close = longest(&[DramCommand::Act, DramCommand::Rd, DramCommand::Wr], &[DramCommand::Pre])?;
         let precharge = longest(&[DramCommand::Pre], &[refresh])?;
@@ -465,19 +490,61 @@ impl Standard {
         if u64::from(interval) >= least {
             return Ok(());
         }
-        let of = if refresh == DramCommand::RefBank { "RFC_B" } else { "RFC" };
-        let rounded = u32::try_from(least).unwrap_or(u32::MAX);
-        let refi =
-            if refresh == DramCommand::RefBank { rounded.next_multiple_of(self.banks_per_channel()) } else { rounded };
+        let refi = u32::try_from(least).unwrap_or(u32::MAX).next_multiple_of(names.turns);
+        let every = names.every;
         Err(self.error(
-            "timings.REFI",
-            came(of),
+            &format!("timings.{every}"),
+            self.came(every, names.takes),
             &format!(
-                "REFI of at least {refi}: {close} until a row may be closed, {precharge} to close it, {refreshed} to \
+                "{every} of at least {refi}: {close} until a row may be closed, {precharge} to close it, {refreshed} to \
                  refresh, {open} to open a row, and {bus} for the commands"
             ),
             "between two refreshes a bank has to serve a request".into(),
         ))
+    }
+
+    /// Whether banks that are refreshed in turns let the others work: between two refreshes another bank has to open a
+    /// row, and a refresh has to have ended before the next one of those that go one by one falls due.
+    fn check_turns(
+        &self,
+        refresh: DramCommand,
+        names: &RefreshTimings,
+        interval: u32,
+        most_bus: u32,
+    ) -> Result<(), MachineError> {
+        let others = [TimingScope::Group, TimingScope::Rank];
+        let after = self.most_between(&others, &[refresh], &[DramCommand::Act])?;
+        let before = self.most_between(&others, &[DramCommand::Act], &[refresh])?;
+        let again = match refresh {
+            DramCommand::RefSame => self.most_between(&others, &[refresh], &[refresh])?,
+            _ => 0,
+        };
+        let slot = (after + before).max(again) + 2 * most_bus;
+        if interval / names.turns >= slot {
+            return Ok(());
+        }
+        let (every, turns, of) = (names.every, names.turns, names.of);
+        let needs = if again > after + before {
+            format!("{again} from a refresh to the next one")
+        } else {
+            format!("{after} from a refresh to a row of another bank, {before} to the next refresh")
+        };
+        Err(self.error(
+            &format!("timings.{every}"),
+            self.came(every, if again > after + before { names.takes } else { names.others }),
+            &format!(
+                "{every} of at least {}: {needs}, and {} for the commands, for each of {turns} {of}",
+                u64::from(slot) * u64::from(turns),
+                2 * most_bus,
+            ),
+            "between two refreshes another bank has to open a row".into(),
+        ))
+    }
+
+    /// A timing beside another one, for errors.
+    fn came(&self, name: &str, with: &str) -> String {
+        let clocks = |name: &str| self.timings.get(name).copied().unwrap_or(0);
+        format!("{} with {with} = {}", clocks(name), clocks(with))
     }
 
     /// # Errors
@@ -538,6 +605,30 @@ impl Standard {
     }
 }
 
+/// By which names a standard says how often and how long it is refreshed.
+struct RefreshTimings {
+    /// The time between two refreshes of a bank.
+    every: &'static str,
+    /// How long one takes.
+    takes: &'static str,
+    /// After which other banks may open a row.
+    others: &'static str,
+    /// Refreshes that make up one of every bank, and what each is of.
+    turns: u32,
+    of: &'static str,
+}
+
+impl RefreshTimings {
+    fn of(refresh: DramCommand, standard: &Standard) -> RefreshTimings {
+        let names = |every, takes, others, turns, of| RefreshTimings { every, takes, others, turns, of };
+        match refresh {
+            DramCommand::RefBank => names("REFI", "RFC_B", "RREFD", standard.banks_per_channel(), "banks"),
+            DramCommand::RefSame => names("REFI2", "RFC_SB", "REFSBRD", standard.banks, "banks of a group"),
+            _ => names("REFI", "RFC", "RFC", 1, "ranks"),
+        }
+    }
+}
+
 /// When rows are closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
@@ -562,4 +653,20 @@ impl Page {
     pub(super) fn timeout(self) -> u32 {
         if let Page::Adaptive { timeout } = self { timeout } else { 0 }
     }
+}
+
+/// How rows are refreshed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Refresh {
+    /// Not at all.
+    Off,
+    /// A rank at a time, every tREFI; ranks take turns. As soon as it is due nothing else goes to the
+    /// rank.
+    AllBank,
+    /// A bank at a time, every tREFI over the number of banks, round robin, while others work.
+    PerBank,
+    /// The bank of one index in every bank group of a rank at a time, every tREFI2 over the banks of a group, while those
+    /// of other indices work; ranks take turns. For DDR5, whose fine granularity refreshes a bank every tREFI2.
+    SameBank,
 }

@@ -196,6 +196,7 @@ impl Gathered {
             sum.activates += counters.activates;
             sum.refreshes += counters.refreshes;
             sum.bank_refreshes += counters.bank_refreshes;
+            sum.same_bank_refreshes += counters.same_bank_refreshes;
             sum.switches += counters.switches;
             sum.open_clocks += counters.open_clocks;
         }

@@ -151,6 +151,7 @@ proptest! {
             "machine.dram.controller.order=fcfs machine.dram.standard=ddr3-1600k machine.dram.channels=1",
             "machine.dram.controller={} machine.dram.standard=hmc-2.1-vault",
             "machine.dram.controller.refresh=per-bank machine.dram.standard=hbm2-2000",
+            "machine.dram.controller.refresh=same-bank machine.dram.standard=ddr5-5600b machine.dram.channels=1",
         ]),
         buffer in prop::sample::select(vec!["", "buffer.size=1_MiB buffer.allocation=piecewise"]),
         copy in prop::sample::select(vec![

@@ -25,6 +25,9 @@ pub(super) struct DataBus {
     refresh_from: u32,
     refresh_until: u32,
     refreshing: u64,
+    /// Banks that the latest refresh does not take but keeps from opening rows, and until when their data wait for that.
+    held: u64,
+    held_until: u32,
 }
 
 impl DataBus {
@@ -40,6 +43,8 @@ impl DataBus {
             refresh_from: 0,
             refresh_until: 0,
             refreshing: 0,
+            held: 0,
+            held_until: 0,
         }
     }
 
@@ -56,6 +61,12 @@ impl DataBus {
     pub fn refreshed(&mut self, banks: u64, until: u32) {
         self.refresh_until = until;
         self.refreshing = banks;
+    }
+
+    /// No column of a row that these banks open goes out until then.
+    pub fn held(&mut self, banks: u64, until: u32) {
+        self.held_until = until;
+        self.held = banks;
     }
 
     /// Charges the time since the last data, as a column command goes to `bank`.
@@ -80,6 +91,8 @@ impl DataBus {
             let mut refresh = 0;
             if self.refreshing >> bank & 1 == 1 {
                 refresh = self.refresh_until.min(now).saturating_sub(self.refresh_from.max(begin)).min(left);
+            } else if row.fresh && self.held >> bank & 1 == 1 {
+                refresh = self.held_until.min(now).saturating_sub(self.refresh_from.max(begin)).min(left);
             }
             left -= refresh;
             let mut turnaround = 0;
@@ -110,7 +123,13 @@ impl DataBus {
         let reach = by.min(u64::from(self.data_end - ORIGIN / 2));
         self.data_end -= reach as u32;
         let most = by.min(u64::from(u32::MAX)) as u32;
-        for clock in [&mut self.last_column, &mut self.pending_from, &mut self.refresh_from, &mut self.refresh_until] {
+        for clock in [
+            &mut self.last_column,
+            &mut self.pending_from,
+            &mut self.refresh_from,
+            &mut self.refresh_until,
+            &mut self.held_until,
+        ] {
             back(clock, most);
         }
         by - reach

@@ -5,6 +5,7 @@
 
 use super::timing::TimingTable;
 use super::{ACT, BANKS, GROUPS};
+use crate::dram::standard::DramCommand;
 use serde::{Deserialize, Serialize};
 
 /// Internal clocks start here, so that "never" is far enough in the past of every constraint.
@@ -13,6 +14,7 @@ pub(super) const ORIGIN: u32 = 1 << 21;
 const KEEP: u32 = 1 << 22;
 const REBASE: u32 = 1 << 30;
 pub(super) const NEVER: u32 = u32::MAX;
+const COMMANDS: usize = DramCommand::ALL.len();
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 // What is not by bank begins a line of the host's cache.
@@ -31,7 +33,7 @@ pub(super) struct CommandClocks {
     pub shared: [u32; 4 * GROUPS],
     /// By command and bank, when it went there last.
     #[serde(with = "units::arrays")]
-    pub last: [u32; 7 * BANKS],
+    pub last: [u32; COMMANDS * BANKS],
     /// By rank, the latest four activates and which of them is the oldest.
     acts: Vec<([u32; 4], usize)>,
 }
@@ -44,7 +46,7 @@ impl CommandClocks {
             bus_free: [0; 2],
             own: [[0; 4]; BANKS],
             shared: [0; 4 * GROUPS],
-            last: [0; 7 * BANKS],
+            last: [0; COMMANDS * BANKS],
             acts: vec![([0; 4], 0); ranks],
         }
     }

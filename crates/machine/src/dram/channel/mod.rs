@@ -144,7 +144,7 @@ impl<const G: usize> ChannelController<G> {
             order: spec.order,
             turns: Turns::new(),
             page: IdleRows::new(spec.page),
-            refreshes: Refreshes::new(spec.refresh, standard.timing("REFI")?, &timing),
+            refreshes: Refreshes::new(spec.refresh, standard, &timing)?,
             bus: DataBus::new(),
             watch: BusWatch::default(),
             account: BusAccount::new(timing.banks),
@@ -339,6 +339,7 @@ impl<const G: usize> ChannelController<G> {
         self.clocks.skip(by);
         self.account.counters.refreshes += rounds * round.refreshes;
         self.account.counters.bank_refreshes += rounds * round.of_banks;
+        self.account.counters.same_bank_refreshes += rounds * round.of_same_banks;
         self.account.counters.gaps[Gap::Idle as usize] += self.bus.rebase(by);
         if self.rows.open != 0 {
             self.account.counters.open_clocks += by;
@@ -471,6 +472,7 @@ mod tests {
             ("ddr4-2400u", ControllerSpec { order: Order::FrFcfs { cap: 2 }, writes: drain, page, ..usual }),
             ("hbm2-2000", ControllerSpec { page: Page::Closed, refresh: Refresh::PerBank, ..usual }),
             ("ddr5-4800b", ControllerSpec { order: batch, page, ..usual }),
+            ("ddr5-5600b", ControllerSpec { page: Page::Closed, refresh: Refresh::SameBank, ..usual }),
         ]
     }
 

@@ -1,15 +1,16 @@
 //! Where refresh is decided: when one falls due, what it stops, and the commands that lead to it.
 //!
-//! A refresh takes a unit: a rank, or the bank whose turn it is. From the clock in which it falls due nothing else goes to
-//! the unit; rows that are open are closed, then it goes out. To add a policy: an arm of [`Refresh`], and one in each
-//! `match` of [`Refreshes`].
+//! A refresh takes a unit: a rank, the bank whose turn it is, or the bank whose turn it is in each bank group of a rank.
+//! From the clock in which it falls due nothing else goes to the unit; rows that are open are closed, then it goes out. To
+//! add a policy: an arm of [`Refresh`], and one in each `match` of [`Refreshes`].
 
 use super::clocks::{CommandClocks, NEVER, ORIGIN, back};
 use super::rows::{Opened, Rows};
 use super::timing::{TimingTable, kind_of};
 use super::{ACT, BANKS, ChannelController, NO_ROW, PRE, RD, WR, banks_of};
+use crate::MachineError;
 use crate::dram::policy::Refresh;
-use crate::dram::standard::DramCommand;
+use crate::dram::standard::{DramCommand, Standard, TimingScope};
 use serde::{Deserialize, Serialize};
 
 /// Ranks that a channel can have.
@@ -28,8 +29,8 @@ pub(super) struct Refreshes {
     interval: u32,
     /// By unit.
     dues: [u32; UNITS],
-    /// Of single banks, the next one.
-    turn: usize,
+    /// By unit, of banks that take turns, the next one.
+    turns: [u8; UNITS],
 }
 
 /// What an idle channel does over and over.
@@ -38,30 +39,33 @@ pub(super) struct Round {
     pub refreshes: u64,
     /// Of these, of one bank.
     pub of_banks: u64,
+    /// Of these, of the same bank in every bank group.
+    pub of_same_banks: u64,
 }
 
 impl Refreshes {
-    /// `refi`: the time between two refreshes of every bank.
-    pub fn new<const G: usize>(policy: Refresh, refi: u32, timing: &TimingTable<G>) -> Refreshes {
+    /// # Errors
+    /// A standard that lacks the interval of its refreshes.
+    pub fn new<const G: usize>(
+        policy: Refresh,
+        standard: &Standard,
+        timing: &TimingTable<G>,
+    ) -> Result<Refreshes, MachineError> {
+        let interval = (standard.timing(policy.interval_name())? / policy.turns(standard)).max(1);
         let mut dues = [NEVER; UNITS];
-        let mut interval = refi;
-        match policy {
-            Refresh::Off => {}
-            Refresh::AllBank => {
-                // Ranks take turns.
-                let ranks = timing.ranks;
-                for (rank, due) in dues.iter_mut().take(ranks).enumerate() {
-                    *due = ORIGIN + (u64::from(refi) * (rank as u64 + 1) / ranks as u64) as u32;
-                }
-            }
-            Refresh::PerBank => {
-                interval = (refi / timing.banks as u32).max(1);
-                dues[0] = ORIGIN + interval;
-            }
+        let units = match policy {
+            Refresh::Off => 0,
+            Refresh::AllBank | Refresh::SameBank => timing.ranks,
+            Refresh::PerBank => 1,
+        };
+        for (unit, due) in dues.iter_mut().take(units).enumerate() {
+            // Ranks take turns.
+            *due = ORIGIN + (u64::from(interval) * (unit as u64 + 1) / units as u64) as u32;
         }
-        let mut refreshes = Refreshes { due: NEVER, pending: 0, blocked: 0, policy, interval, dues, turn: 0 };
+        let turns = [0; UNITS];
+        let mut refreshes = Refreshes { due: NEVER, pending: 0, blocked: 0, policy, interval, dues, turns };
         refreshes.look_for_due();
-        refreshes
+        Ok(refreshes)
     }
 
     /// What closes the rows of a unit, and what refreshes it.
@@ -69,6 +73,7 @@ impl Refreshes {
         match self.policy {
             Refresh::Off | Refresh::AllBank => (DramCommand::PreAll, DramCommand::Ref),
             Refresh::PerBank => (DramCommand::Pre, DramCommand::RefBank),
+            Refresh::SameBank => (DramCommand::PreSame, DramCommand::RefSame),
         }
     }
 
@@ -76,23 +81,32 @@ impl Refreshes {
     fn banks<const G: usize>(&self, timing: &TimingTable<G>, unit: usize) -> u64 {
         match self.policy {
             Refresh::Off | Refresh::AllBank => timing.those(|b| usize::from(timing.rank_of[b]) == unit),
-            Refresh::PerBank => 1 << self.turn,
+            Refresh::PerBank => 1 << self.turns[unit],
+            Refresh::SameBank => {
+                let turn = usize::from(self.turns[unit]);
+                timing.those(|b| usize::from(timing.rank_of[b]) == unit && b % timing.group_banks == turn)
+            }
         }
     }
 
     fn unit_of<const G: usize>(&self, timing: &TimingTable<G>, bank: usize) -> usize {
         match self.policy {
-            Refresh::Off | Refresh::AllBank => usize::from(timing.rank_of[bank]),
+            Refresh::Off | Refresh::AllBank | Refresh::SameBank => usize::from(timing.rank_of[bank]),
             Refresh::PerBank => 0,
         }
     }
 
     pub fn round<const G: usize>(&self, timing: &TimingTable<G>) -> Round {
         let (interval, ranks, banks) = (u64::from(self.interval), timing.ranks as u64, timing.banks as u64);
+        let round = |clocks, refreshes| Round { clocks, refreshes, of_banks: 0, of_same_banks: 0 };
         match self.policy {
-            Refresh::Off => Round { clocks: 1, refreshes: 0, of_banks: 0 },
-            Refresh::AllBank => Round { clocks: interval, refreshes: ranks, of_banks: 0 },
-            Refresh::PerBank => Round { clocks: interval * banks, refreshes: banks, of_banks: banks },
+            Refresh::Off => round(1, 0),
+            Refresh::AllBank => round(interval, ranks),
+            Refresh::PerBank => Round { of_banks: banks, ..round(interval * banks, banks) },
+            Refresh::SameBank => {
+                let turns = timing.group_banks as u64;
+                Round { of_same_banks: ranks * turns, ..round(interval * turns, ranks * turns) }
+            }
         }
     }
 
@@ -114,9 +128,12 @@ impl Refreshes {
         self.pending &= !(1 << unit);
         self.blocked &= !banks;
         self.dues[unit] += self.interval;
-        if self.policy == Refresh::PerBank {
-            self.turn = (self.turn + 1) % timing.banks;
-        }
+        let turns = match self.policy {
+            Refresh::Off | Refresh::AllBank => 1,
+            Refresh::PerBank => timing.banks,
+            Refresh::SameBank => timing.group_banks,
+        };
+        self.turns[unit] = ((usize::from(self.turns[unit]) + 1) % turns) as u8;
         self.look_for_due();
     }
 
@@ -195,7 +212,7 @@ impl<const G: usize> ChannelController<G> {
         let target = self.refreshes.banks(&self.timing, unit);
         self.note(command, bank, 0);
         self.clocks.take_row_bus(&self.timing);
-        if let DramCommand::Pre | DramCommand::PreAll = command {
+        if command.in_rows() == DramCommand::Pre {
             return self.close_all(target);
         }
         banks_of(target).for_each(|b| self.rows.bank[b].opened = Opened::Miss);
@@ -203,7 +220,12 @@ impl<const G: usize> ChannelController<G> {
         self.candidates.renew(&self.clocks);
         self.account.counters.refreshes += 1;
         self.account.counters.bank_refreshes += u64::from(command == DramCommand::RefBank);
-        self.bus.refreshed(target, self.clocks.now + self.timing.rfc);
+        self.account.counters.same_bank_refreshes += u64::from(command == DramCommand::RefSame);
+        self.bus.refreshed(target, self.clocks.now + self.timing.refreshed_after(command));
+        if command == DramCommand::RefSame {
+            let others = self.timing.near(TimingScope::Rank, target) & !target;
+            self.bus.held(others, self.clocks.now + self.timing.held);
+        }
         self.refreshes.done(&self.timing, unit, target);
         self.look_at_all(target);
     }

@@ -44,12 +44,17 @@ pub(super) struct TimingTable<const G: usize> {
     pub delay: [u32; 2],
     pub burst: u32,
     pub rfc: u32,
+    /// How long a same-bank refresh takes its banks, and keeps data of rows from coming that other banks open after it.
+    pub same_bank_rfc: u32,
+    pub held: u32,
     /// From a read to a write of the same rank, and back.
     pub turn: [u32; 2],
     pub column_gap: u32,
     /// Column commands of a request.
     pub bursts: u8,
     pub banks: usize,
+    /// Of them, of a bank group.
+    pub group_banks: usize,
     pub ranks: usize,
     #[serde(with = "units::arrays")]
     pub group_of: [u8; BANKS],
@@ -79,10 +84,13 @@ impl<const G: usize> TimingTable<G> {
             delay: [t("CL")?, t("CWL")?],
             burst: t("BL")?,
             rfc: t("RFC")?,
+            same_bank_rfc: standard.timings.get("RFC_SB").copied().unwrap_or(0),
+            held: standard.timings.get("REFSBRD").copied().unwrap_or(0) + t("RCD")?,
             turn: [0; 2],
             column_gap: standard.column_gap(),
             bursts: standard.bursts(request_bytes) as u8,
             banks,
+            group_banks: standard.banks as usize,
             ranks: standard.ranks as usize,
             group_of: [0; BANKS],
             rank_of: [0; BANKS],
@@ -152,12 +160,20 @@ impl<const G: usize> TimingTable<G> {
         }
     }
 
+    /// How long a refresh is charged for.
+    pub fn refreshed_after(&self, refresh: DramCommand) -> u32 {
+        match refresh {
+            DramCommand::RefSame => self.same_bank_rfc,
+            _ => self.rfc,
+        }
+    }
+
     /// The banks that are so.
     pub fn those(&self, are: impl Fn(usize) -> bool) -> u64 {
         (0..self.banks).filter(|&b| are(b)).fold(0, |mask, b| mask | 1 << b)
     }
 
-    /// Banks that meet one of `target`, a bank or a rank, at a level.
+    /// Banks that meet one of `target` at a level: a bank, a rank, or a bank of each of its bank groups.
     pub fn near(&self, level: TimingScope, target: u64) -> u64 {
         let first = target.trailing_zeros() as usize;
         match level {

@@ -1,7 +1,7 @@
 //! The DRAM engine against a clock-by-clock twin, an independent checker, closed forms and
 //! measurements of other simulators.
 
-use machine::dram::checker::Checker;
+use machine::dram::checker::{Checker, Issued};
 use machine::dram::hmc::{self, CubeSpec};
 use machine::dram::map::{AddressField, AddressMap, Decoder};
 use machine::dram::policy::{BatchBy, ControllerSpec, Order, Page, Refresh, Writes};
@@ -9,7 +9,7 @@ use machine::dram::presets;
 use machine::dram::simulate::{
     DramOutcome, DramRecordOptions, DramTrace, Isa, RequestArrivals, simulate, simulate_with,
 };
-use machine::dram::standard::Standard;
+use machine::dram::standard::{DramCommand, Standard};
 use proptest::prelude::*;
 use units::Ps;
 
@@ -54,6 +54,12 @@ fn small(name: &str, ranks: u32) -> Standard {
     if let Some(clocks) = t.get_mut("RFC_B") {
         *clocks = 37.min(*clocks);
     }
+    if let Some(clocks) = t.get_mut("PBR2PBR") {
+        *clocks = 20.min(*clocks);
+    }
+    if t.contains_key("RFC_SB") {
+        t.extend([("RFC_SB".into(), 61), ("REFSBRD".into(), 33), ("REFI2".into(), t["RFC"] * 4)]);
+    }
     standard
 }
 
@@ -84,7 +90,8 @@ fn specs() -> impl Strategy<Value = ControllerSpec> {
     ];
     let page =
         prop_oneof![Just(Page::Open), Just(Page::Closed), (16u32..200).prop_map(|timeout| Page::Adaptive { timeout })];
-    let refresh = prop_oneof![Just(Refresh::Off), Just(Refresh::AllBank), Just(Refresh::PerBank)];
+    let refresh =
+        prop_oneof![Just(Refresh::Off), Just(Refresh::AllBank), Just(Refresh::PerBank), Just(Refresh::SameBank)];
     (1u32..40, order, writes, page, refresh).prop_map(|(queue, order, writes, page, refresh)| ControllerSpec {
         queue,
         order,
@@ -137,11 +144,17 @@ fn agree(standard: &Standard, spec: &ControllerSpec, requests: &[Request]) -> Re
 }
 
 fn refreshable(standard: &Standard, spec: ControllerSpec) -> ControllerSpec {
-    let refresh = match spec.refresh {
-        Refresh::PerBank if !standard.timings.contains_key("RFC_B") => Refresh::AllBank,
-        refresh => refresh,
-    };
+    let refresh = if has(standard, spec.refresh) { spec.refresh } else { Refresh::AllBank };
     ControllerSpec { refresh, ..spec }
+}
+
+/// Whether a standard has this refresh.
+fn has(standard: &Standard, refresh: Refresh) -> bool {
+    match refresh {
+        Refresh::Off | Refresh::AllBank => true,
+        Refresh::PerBank => standard.timings.contains_key("RFC_B"),
+        Refresh::SameBank => standard.timings.contains_key("RFC_SB"),
+    }
 }
 
 proptest! {
@@ -231,12 +244,16 @@ fn every_preset_passes_the_checker_and_a_timing_that_is_a_clock_short_is_caught(
             standard.ranks = 2;
         }
         // Often enough for every kind of command to meet a refresh.
-        standard.timings.insert("REFI".into(), standard.timings["RFC"] * 5);
+        let often = standard.timings["RFC"] * 5;
+        standard.timings.insert("REFI".into(), often);
+        if let Some(clocks) = standard.timings.get_mut("REFI2") {
+            *clocks = often / 2;
+        }
         let specs: Vec<ControllerSpec> = [Page::Open, Page::Closed]
             .into_iter()
-            .flat_map(|page| [Refresh::AllBank, Refresh::PerBank].map(|refresh| (page, refresh)))
+            .flat_map(|page| [Refresh::AllBank, Refresh::PerBank, Refresh::SameBank].map(|refresh| (page, refresh)))
+            .filter(|&(_, refresh)| has(&standard, refresh))
             .map(|(page, refresh)| ControllerSpec { page, refresh, ..ControllerSpec::default() })
-            .filter(|spec| spec.refresh == Refresh::AllBank || standard.timings.contains_key("RFC_B"))
             .collect();
         let requests = torture(&standard, 6000, 7);
         for spec in &specs {
@@ -564,11 +581,16 @@ fn ends(standard: &Standard, spec: &ControllerSpec, seed: u64) -> Option<u64> {
 #[test]
 fn whatever_passes_the_checks_ends_at_the_shortest_refresh_interval_that_does() {
     for name in presets::NAMES {
-        for refresh in [Refresh::AllBank, Refresh::PerBank] {
+        for refresh in [Refresh::AllBank, Refresh::PerBank, Refresh::SameBank] {
             let shipped = presets::preset(name).unwrap();
-            if refresh == Refresh::PerBank && !shipped.timings.contains_key("RFC_B") {
+            if !has(&shipped, refresh) {
                 continue;
             }
+            let (every, takes) = match refresh {
+                Refresh::PerBank => ("REFI", "RFC_B"),
+                Refresh::SameBank => ("REFI2", "RFC_SB"),
+                _ => ("REFI", "RFC"),
+            };
             let map = map(&shipped);
             for (page, order) in [
                 (Page::Open, Order::FrFcfs { cap: 0 }),
@@ -576,13 +598,13 @@ fn whatever_passes_the_checks_ends_at_the_shortest_refresh_interval_that_does() 
                 (Page::Open, Order::Batch { by: BatchBy::Direction, size: 4, prefetch: 0 }),
             ] {
                 let spec = ControllerSpec { page, order, refresh, ..ControllerSpec::default() };
-                // Long refreshes of a bank, which all-bank refresh does not ask for.
-                for factor in if refresh == Refresh::PerBank { &[1, 8][..] } else { &[1][..] } {
+                // Long refreshes of some banks, which all-bank refresh does not ask for.
+                for factor in if refresh == Refresh::AllBank { &[1][..] } else { &[1, 8][..] } {
                     let with = |refi: u32| {
                         let mut standard = shipped.clone();
-                        standard.timings.insert("REFI".into(), refi);
-                        if refresh == Refresh::PerBank {
-                            *standard.timings.get_mut("RFC_B").unwrap() *= factor;
+                        standard.timings.insert(every.into(), refi);
+                        if refresh != Refresh::AllBank {
+                            *standard.timings.get_mut(takes).unwrap() *= factor;
                             // Only the rule of this kind of refresh is looked at.
                             standard.timings.insert("RFC".into(), 1);
                         }
@@ -601,6 +623,173 @@ fn whatever_passes_the_checks_ends_at_the_shortest_refresh_interval_that_does() 
             }
         }
     }
+}
+
+/// DDR5 whose banks of one index are refreshed together, on one channel of so many ranks.
+fn same_bank(ranks: u32) -> (Standard, ControllerSpec) {
+    let standard = Standard { channels: 1, ranks, ..presets::ddr5_5600b() };
+    (standard, ControllerSpec { refresh: Refresh::SameBank, ..ControllerSpec::default() })
+}
+
+/// Random reads and writes leave every bank busy as its refresh falls due; each bank is refreshed every tREFI2 all the
+/// same, and each refresh takes the same bank of all groups and no other.
+#[test]
+fn a_same_bank_refresh_takes_one_bank_of_each_group_in_turns() {
+    for ranks in [1, 2] {
+        let (standard, spec) = same_bank(ranks);
+        let outcome = engine(&standard, &spec, &torture(&standard, 20_000, 5), Isa::best());
+        audit(&standard, true, &outcome).unwrap();
+        let t = |name: &str| u64::from(standard.timings[name]);
+        let (every, per_rank) = (t("REFI2") / u64::from(standard.banks), standard.groups * standard.banks);
+        for rank in 0..ranks {
+            let mut turn = 0;
+            let refreshes =
+                outcome.commands[0].iter().filter(|i| i.command == DramCommand::RefSame && i.bank / per_rank == rank);
+            for (n, issued) in (1..).zip(refreshes) {
+                assert_eq!(issued.bank, rank * per_rank + turn, "the first bank of those that have their turn");
+                turn = (turn + 1) % standard.banks;
+                let due = every * (n - 1) + every * u64::from(rank + 1) / u64::from(ranks);
+                // The rows of its banks may have been opened or written just before.
+                let late = t("RCD") + t("CWL") + t("BL") + t("WR") + t("RP") + 50;
+                assert!((due..due + late).contains(&issued.clock), "{n}: due at {due}, came at {}", issued.clock);
+            }
+            assert!(turn != 0 || outcome.report.clocks > every);
+        }
+    }
+}
+
+/// A row that is read without end in one bank: refresh takes the bank tRP + tRFCsb + tRCD of every tREFI2, and what the
+/// row's closing waits for. With all-bank refresh it is tRP + tRFC + tRCD of every tREFI.
+#[test]
+fn what_same_bank_refresh_takes_of_a_bank_is_its_closed_form() {
+    let (standard, spec) = same_bank(1);
+    let t = |name: &str| f64::from(standard.timings[name]);
+    let count = 400_000u64;
+    let addresses: Vec<u64> = (0..count).map(|i| i % 16 * 64).collect();
+    let run = |refresh| {
+        let trace = DramTrace { addresses: &addresses, writes: &[], arrivals: RequestArrivals::Saturated };
+        let spec = ControllerSpec { refresh, ..spec };
+        simulate(&standard, &map(&standard), &spec, &trace, DramRecordOptions::default()).unwrap().report
+    };
+    let free = run(Refresh::Off).clocks as f64;
+    for (refresh, takes, every) in [(Refresh::SameBank, "RFC_SB", "REFI2"), (Refresh::AllBank, "RFC", "REFI")] {
+        let report = run(refresh);
+        let lost = 1.0 - free / report.clocks as f64;
+        // From the last read before it to the first one after it, but for the gap that two reads have anyway.
+        let expected = (t("RTP") + t("RP") + t(takes) + t("RCD") - t("CCD_L")) / t(every);
+        assert!((lost - expected).abs() < 0.004, "{refresh:?}: {lost} and {expected}");
+        assert!((report.shares.refresh / (t(takes) / t(every)) - 1.0).abs() < 0.35, "{:?}", report.shares);
+    }
+}
+
+/// Random reads at a third of the peak: all of them wait for a refresh of all banks, for up to tRFC; one of four waits for
+/// a refresh of the same bank of each group, for up to tRFCsb. So a queue before refreshes is shorter, and so is its tail.
+#[test]
+fn other_banks_work_while_the_same_bank_of_each_group_is_refreshed() {
+    let (standard, spec) = same_bank(1);
+    let random = traces::random(60_000);
+    let run = |refresh, arrivals| {
+        let trace = DramTrace { addresses: &random.addresses, writes: &[], arrivals };
+        let spec = ControllerSpec { refresh, queue: 64, ..spec };
+        simulate(&standard, &map(&standard), &spec, &trace, DramRecordOptions::default()).unwrap().report
+    };
+    for arrivals in [RequestArrivals::Every(24), RequestArrivals::Saturated] {
+        for r in [Refresh::Off, Refresh::SameBank, Refresh::AllBank] {
+            let r = run(r, arrivals);
+            println!("{:?} {:?} {}", r.read_latency, r.shares, r.bytes_per_s);
+        }
+    }
+    let [none, same, all] =
+        [Refresh::Off, Refresh::SameBank, Refresh::AllBank].map(|r| run(r, RequestArrivals::Every(24)).read_latency);
+    assert!(none.mean < same.mean && same.mean < all.mean, "{none:?} {same:?} {all:?}");
+    assert!(same.p99 < all.p99 && same.p999 < all.p999, "{same:?} {all:?}");
+}
+
+/// Two reads with a long pause between them: as many refreshes as intervals have begun, however much of the pause is
+/// skipped, and the second read ends where one ends that did not skip.
+#[test]
+fn an_idle_channel_is_refreshed_as_often_as_intervals_begin() {
+    for ranks in [1, 2] {
+        let (standard, spec) = same_bank(ranks);
+        let every = u64::from(standard.timings["REFI2"] / standard.banks);
+        // Longer than 16 times 2^21 clocks, so that most of it is skipped; a log of commands keeps it from being so.
+        let pause = 120_000_000u64 / every * every + every / 3;
+        let at = [0, pause];
+        let trace = DramTrace { addresses: &[0, 64], writes: &[false, true], arrivals: RequestArrivals::At(&at) };
+        let run = |commands| {
+            let record = DramRecordOptions { commands, accepted: true };
+            simulate(&standard, &map(&standard), &spec, &trace, record).unwrap()
+        };
+        let (skipped, stepped) = (run(false), run(true));
+        assert_eq!((&skipped.completions, &skipped.report), (&stepped.completions, &stepped.report));
+        let begun = skipped.report.refreshes;
+        let expected = (0..u64::from(ranks)).map(|r| (pause - every * (r + 1) / u64::from(ranks)) / every + 1);
+        assert_eq!(begun, expected.sum::<u64>());
+        let issued = stepped.commands[0].iter().filter(|i| i.command == DramCommand::RefSame).count() as u64;
+        assert_eq!(issued, begun);
+    }
+}
+
+/// A refresh window's worth of same-bank refreshes takes the energy of as many rows as all-bank refreshes do.
+#[test]
+fn the_energy_of_same_bank_refreshes_is_that_of_the_rows_they_refresh() {
+    let (mut standard, spec) = same_bank(1);
+    standard.currents = presets::ddr4_3200aa().currents;
+    let run = |refresh| {
+        let at = [0, 20_000 * u64::from(standard.timings["REFI"])];
+        let trace = DramTrace { addresses: &[0, 64], writes: &[], arrivals: RequestArrivals::At(&at) };
+        let spec = ControllerSpec { refresh, ..spec };
+        simulate(&standard, &map(&standard), &spec, &trace, DramRecordOptions::default()).unwrap().report
+    };
+    let (same, all) = (run(Refresh::SameBank), run(Refresh::AllBank));
+    assert!(same.refreshes.abs_diff(8 * all.refreshes) <= 8, "{} {}", same.refreshes, all.refreshes);
+    let ratio = same.energy.unwrap().refresh / all.energy.unwrap().refresh;
+    assert!((ratio - 1.0).abs() < 1e-3, "{ratio}");
+}
+
+#[test]
+fn same_bank_refresh_is_refused_where_a_standard_has_none() {
+    let refused = |standard: &Standard| {
+        let none = DramTrace { addresses: &[], writes: &[], arrivals: RequestArrivals::Saturated };
+        let spec = ControllerSpec { refresh: Refresh::SameBank, ..ControllerSpec::default() };
+        simulate(standard, &map(standard), &spec, &none, DramRecordOptions::default())
+            .map(|_| ())
+            .unwrap_err()
+            .to_string()
+    };
+    assert_eq!(
+        refused(&presets::ddr4_2400u()),
+        "dram.controller.refresh = same-bank refresh of ddr4-2400u: allowed is standards with bank groups and RFC_SB, \
+         REFSBRD and REFI2, as those of DDR5 (use all-bank refresh)"
+    );
+    let grouped = presets::ddr5_5600b();
+    assert!(refused(&Standard { groups: 1, ..grouped.clone() }).contains("standards with bank groups"));
+    let mut often = grouped;
+    often.timings.insert("REFI2".into(), 1400);
+    assert_eq!(
+        refused(&often),
+        "dram.ddr5-5600b.timings.REFI2 = 1400 with RFC_SB = 364: allowed is REFI2 of at least 1472: 364 from a refresh to \
+         the next one, and 4 for the commands, for each of 4 banks of a group (between two refreshes another bank has to \
+         open a row)"
+    );
+}
+
+/// The auditor by itself: what it says of a bank's turn that comes twice.
+#[test]
+fn a_bank_that_is_refreshed_twice_before_the_others_is_caught() {
+    let (standard, _) = same_bank(1);
+    let mut checker = Checker::new(&standard, true).unwrap();
+    let refresh = |n: u64, bank| Issued { clock: 1365 * n, command: DramCommand::RefSame, bank, row: 0 };
+    for (n, bank) in (1..).zip([2, 0, 3, 1, 2]) {
+        checker.issue(refresh(n, bank)).unwrap();
+    }
+    let wrong = checker.issue(refresh(6, 2)).unwrap_err();
+    assert!(wrong.contains("bank 2 of each group again before all others"), "{wrong}");
+    // Bank 9 is of index 1, in another group: the command closes and refreshes that index everywhere.
+    checker.issue(refresh(6, 9)).unwrap();
+    let open = Issued { clock: 1365 * 6 + 200, command: DramCommand::Act, bank: 1, row: 7 };
+    assert!(checker.permits(open).unwrap_err().contains("RFC_SB = 364"));
+    assert_eq!(checker.permits(Issued { bank: 4, ..open }), Ok(()));
 }
 
 #[test]

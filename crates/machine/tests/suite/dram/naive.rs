@@ -41,7 +41,8 @@ pub struct Naive<'a> {
     writing: bool,
     /// By refresh target: when it falls due, and whether it has.
     refresh: Vec<(u64, bool)>,
-    turn: u32,
+    /// By refresh target, the next of the banks that take turns.
+    turns: Vec<u32>,
     chosen: Option<usize>,
     active: usize,
     served: u32,
@@ -74,7 +75,6 @@ impl<'a> Naive<'a> {
     /// A channel without requests, which are numbered below `requests`.
     pub fn new(standard: &'a Standard, spec: &'a ControllerSpec, requests: usize) -> Naive<'a> {
         let banks = standard.banks_per_channel();
-        let refi = u64::from(standard.timing("REFI").unwrap());
         let timeout = if let Page::Adaptive { timeout } = spec.page { timeout } else { 0 };
         Naive {
             standard,
@@ -86,13 +86,14 @@ impl<'a> Naive<'a> {
             writing: false,
             refresh: match spec.refresh {
                 Refresh::Off => Vec::new(),
-                Refresh::AllBank => {
+                Refresh::AllBank | Refresh::SameBank => {
+                    let every = Naive::every(standard, spec);
                     let ranks = u64::from(standard.ranks);
-                    (0..ranks).map(|r| (refi * (r + 1) / ranks, false)).collect()
+                    (0..ranks).map(|r| (every * (r + 1) / ranks, false)).collect()
                 }
-                Refresh::PerBank => vec![(refi / u64::from(banks), false)],
+                Refresh::PerBank => vec![(Naive::every(standard, spec), false)],
             },
-            turn: 0,
+            turns: vec![0; banks as usize],
             chosen: None,
             active: 0,
             served: 0,
@@ -101,6 +102,16 @@ impl<'a> Naive<'a> {
             commands: Vec::new(),
             completions: vec![0; requests],
             accepted: vec![0; requests],
+        }
+    }
+
+    /// Clocks between two refreshes of a target.
+    fn every(standard: &Standard, spec: &ControllerSpec) -> u64 {
+        let t = |name: &str| u64::from(standard.timing(name).unwrap());
+        match spec.refresh {
+            Refresh::PerBank => t("REFI") / u64::from(standard.banks_per_channel()),
+            Refresh::SameBank => t("REFI2") / u64::from(standard.banks),
+            _ => t("REFI"),
         }
     }
 
@@ -208,7 +219,10 @@ impl<'a> Naive<'a> {
     fn target(&self, i: usize) -> Vec<u32> {
         let per_rank = self.standard.groups * self.standard.banks;
         match self.spec.refresh {
-            Refresh::PerBank => vec![self.turn],
+            Refresh::PerBank => vec![self.turns[0]],
+            Refresh::SameBank => (0..self.standard.groups)
+                .map(|g| i as u32 * per_rank + g * self.standard.banks + self.turns[i])
+                .collect(),
             _ => (i as u32 * per_rank..(i as u32 + 1) * per_rank).collect(),
         }
     }
@@ -233,22 +247,18 @@ impl<'a> Naive<'a> {
                 continue;
             }
             let target = self.target(i);
-            let per_bank = self.spec.refresh == Refresh::PerBank;
             let open = target.iter().any(|&b| self.checker.open_row(b).is_some());
-            let command = match (open, per_bank) {
-                (true, true) => DramCommand::Pre,
-                (true, false) => DramCommand::PreAll,
-                (false, true) => DramCommand::RefBank,
-                (false, false) => DramCommand::Ref,
+            let (close, refresh, turns) = match self.spec.refresh {
+                Refresh::PerBank => (DramCommand::Pre, DramCommand::RefBank, self.standard.banks_per_channel()),
+                Refresh::SameBank => (DramCommand::PreSame, DramCommand::RefSame, self.standard.banks),
+                _ => (DramCommand::PreAll, DramCommand::Ref, 1),
             };
+            let command = if open { close } else { refresh };
             if self.issue(clock, command, target[0], 0) {
                 if !open {
-                    let refi = u64::from(self.standard.timing("REFI").unwrap());
-                    let every = if per_bank { refi / u64::from(self.standard.banks_per_channel()) } else { refi };
+                    let every = Naive::every(self.standard, self.spec);
                     self.refresh[i] = (self.refresh[i].0 + every, false);
-                    if per_bank {
-                        self.turn = (self.turn + 1) % self.standard.banks_per_channel();
-                    }
+                    self.turns[i] = (self.turns[i] + 1) % turns;
                     self.refresh[i].1 = clock >= self.refresh[i].0;
                 }
                 return;
