@@ -173,6 +173,8 @@ def simulate_dram(
     writes: str | None = None,
     page: str | None = None,
     refresh: str | None = None,
+    channels: int | None = None,
+    speed: int | None = None,
     record: bool = False,
 ) -> tuple[str, bytes, bytes]: ...
 def simulate_cache(trace: Trace, levels: str, seed: int = 0, sample: int | None = None) -> str: ...

@@ -18,7 +18,7 @@ from wirespeed import _wirespeed, files
 from wirespeed._wirespeed import Trace
 from wirespeed.errors import InputError
 
-__all__ = ["Trace", "read_trace", "simulate_cache", "simulate_dram", "write_trace"]
+__all__ = ["Trace", "compare_drams", "read_trace", "simulate_cache", "simulate_dram", "write_trace"]
 
 Requests: TypeAlias = "Trace | str | os.PathLike[str] | Any"
 PRESET: Final = "ddr4-2400u"
@@ -62,6 +62,8 @@ def simulate_dram(
     writes: str | None = None,
     page: str | None = None,
     refresh: str | None = None,
+    channels: int | None = None,
+    speed: int | None = None,
     record: bool = False,
 ) -> dict[str, Any]:
     """Runs requests through the controller and devices of a DRAM; returns the document of `wirespeed memory dram`.
@@ -72,8 +74,15 @@ def simulate_dram(
     of the address from high to low (`"row bank group column"`) or a TOML file.
     `offered` is "saturated", "every=20" (clocks) or "trace", which takes the arrivals; if left out "trace" where
     `arrivals` are given, and else "saturated". `queue`, `order`, `writes`,
-    `page` and `refresh` set the controller. With `record` the document has `accepted_clk` and `finished_clk`, too: by
-    request, the clock in which it was accepted and the one after its last data, as uint64 memoryviews.
+    `page` and `refresh` set the controller.
+
+    `channels`, a power of two up to 64, stands in place of the preset's; a map in parts that names no channel then
+    spreads lines over them. `speed` is another data rate in MT/s, from half the preset's to twice: the preset of the
+    family that is shipped for it; or else timings that keep their nanoseconds, rounded up to clocks, or their clocks
+    where the standard counts clocks, without currents.
+
+    With `record` the document has `accepted_clk` and `finished_clk`, too: by request, the clock in which it was
+    accepted and the one after its last data, as uint64 memoryviews.
 
     The GIL is released meanwhile. Raises InputError for settings that contradict themselves, addresses beyond the
     device, and arrivals that decrease.
@@ -104,6 +113,8 @@ def simulate_dram(
         writes=writes,
         page=page,
         refresh=refresh,
+        channels=None if channels is None else _count("channels", channels, 1, 64),
+        speed=None if speed is None else _count("speed", speed, 1, 2**32 - 1),
         record=record,
     )
     found: dict[str, Any] = json.loads(document)
@@ -111,6 +122,32 @@ def simulate_dram(
         found["accepted_clk"] = memoryview(accepted).cast("Q")
         found["finished_clk"] = memoryview(finished).cast("Q")
     return found
+
+
+def compare_drams(
+    trace: Requests,
+    presets: Sequence[str | os.PathLike[str]],
+    *,
+    is_write: Any = None,
+    arrivals: Any = None,
+    **settings: Any,
+) -> list[dict[str, Any]]:
+    """Runs the same requests through each of several DRAMs; returns a document of `simulate_dram` for each.
+
+    `settings` are those of `simulate_dram` but for `record`, the same for each. Clocks are each preset's own: so are
+    the gaps of `offered` and the arrivals. Raises InputError as `simulate_dram`, and where there is no preset.
+
+    >>> from wirespeed import memory
+    >>> found = memory.compare_drams(range(0, 64 * 1000, 64), ["ddr5-4800b", "ddr5-5600b"])
+    >>> [(each["preset"], each["peak_gb_per_s"]) for each in found]
+    [('ddr5-4800b', 38.4), ('ddr5-5600b', 44.8)]
+    """
+    if isinstance(presets, (str, os.PathLike)) or not presets:
+        raise InputError(f'presets: {presets!r}: must be a list of presets, as in ["ddr5-4800b", "ddr5-5600b"]')
+    given = requests(trace, is_write, arrivals)
+    if arrivals is not None:
+        settings.setdefault("offered", "trace")
+    return [simulate_dram(given, preset, **settings) for preset in presets]
 
 
 def simulate_cache(

@@ -186,8 +186,8 @@ def inspection(path: str, document: Mapping[str, Any]) -> RenderableType:
     return Group(Text(path, "bold"), *_document(document))
 
 
-def memory_dram(document: Mapping[str, Any]) -> RenderableType:
-    """A DRAM on its own: bandwidth, where the rest of it went, latencies and rows."""
+def memory_dram(document: Mapping[str, Any], by: str | None = None) -> RenderableType:
+    """A DRAM on its own: bandwidth, where the rest of it went, latencies, rows, and the load `by` channel or bank."""
     bandwidth = f"{q.digits(document['bandwidth_gb_per_s'])} GB/s"
     peak = f"{q.share(document['peak_share'])} of the peak of {q.digits(document['peak_gb_per_s'])} GB/s"
     about = [
@@ -221,10 +221,58 @@ def memory_dram(document: Mapping[str, Any]) -> RenderableType:
     out: list[RenderableType] = [Text(f"{bandwidth}, {peak}", "bold"), _indented(" · ".join(about), "dim")]
     out += [Text(), Text("Where the data bus's time goes", "bold"), Padding(_Bar(parts), (0, 2)), table]
     out += [Text(), latencies, Text(), rows]
+    if by is not None:
+        out += [Text(), *_dram_load(document, by)]
     if document["explanation"]:
         out += [Text(), Text("Why it is below peak", "bold")]
         out += [_indented(f"→ {each}") for each in document["explanation"]]
     return Group(*out)
+
+
+_BANKS_SHOWN: Final = 64
+_PLACES: Final[Mapping[str, tuple[str, ...]]] = {"channel": ("channel",), "bank": ("channel", "rank", "group", "bank")}
+
+
+def _dram_load(document: Mapping[str, Any], by: str) -> list[RenderableType]:
+    """Requests, row hits and the data bus's time of each channel or bank, and how uneven requests are."""
+    uneven = document["most_over_mean"][by]
+    said = "no requests" if uneven is None else f"the busiest has {q.digits(uneven)} times the mean of requests"
+    rows = document[f"{by}s"]
+    if by == "channel":
+        rows = [{"channel": place, **each} for place, each in enumerate(rows)]
+    # Of what there is one of, nothing is said.
+    places = [name for name in _PLACES[by] if any(each[name] for each in rows)] or [by]
+    if len(rows) > _BANKS_SHOWN:
+        said += f"; the {_ROWS_SHOWN} busiest of {q.count(len(rows))}"
+        rows = sorted(rows, key=lambda each: -each["requests"])[:_ROWS_SHOWN]
+    table = _table(*places, ">requests", ">row hits", ">bus busy")
+    for each in rows:
+        hits = each["row_hits"] / each["requests"] if each["requests"] else None
+        cells = [str(each[name]) for name in places]
+        table.add_row(*cells, q.count(each["requests"]), q.share(hits), q.share(each["data"]))
+    return [Text(f"Load by {by}: {said}", "bold"), table]
+
+
+def memory_drams(documents: Sequence[Mapping[str, Any]], by: str | None = None) -> RenderableType:
+    """The same requests on several DRAMs, a row each; latencies in ns, since clocks differ."""
+    first = documents[0]
+    table = _table("preset", ">GB/s", ">share", ">read ns", ">p99 ns", ">row hits", *([">max/mean"] if by else []))
+    for each in documents:
+        clock_ns = 1e3 / each["clock_mhz"]
+        reads = each["read_latency_clk"]
+        whole = sum(each[kind] for kind in ("row_hits", "row_misses", "row_conflicts"))
+        table.add_row(
+            Text(each["preset"], "bold"),
+            f"{q.digits(each['bandwidth_gb_per_s'])} of {q.digits(each['peak_gb_per_s'])}",
+            q.share(each["peak_share"]),
+            *(q.digits(reads and reads[key] * clock_ns) for key in ("mean", "p99")),
+            q.share(each["row_hits"] / whole if whole else None),
+            *([q.digits(each["most_over_mean"][by])] if by else []),
+        )
+    about = f"map {first['map']} · {q.count(first['requests'])} requests, offered {first['offered']}"
+    if by:
+        about += f" · max/mean of requests by {by}"
+    return Group(_indented(about, "dim"), Text(), table)
 
 
 def memory_cache(document: Mapping[str, Any]) -> RenderableType:

@@ -208,6 +208,67 @@ def test_the_commands_print_text_to_read(wirespeed: Any, tmp_path: Path) -> None
     assert "class" not in out
 
 
+def test_several_presets_are_a_row_each_and_a_list_of_objects(wirespeed: Any, tmp_path: Path) -> None:
+    path = tmp_path / "s.bin"
+    memory.write_trace(stream(20_000), path)
+    args = ("memory", "dram", "--trace", str(path), "--preset", "ddr5-4800b, ddr5-5600b", "--preset", "lpddr5x-8533")
+    names = ["ddr5-4800b", "ddr5-5600b", "lpddr5x-8533"]
+    code, out, _ = wirespeed(*args, "--format", "json")
+    found = json.loads(out)
+    assert (code, [each["preset"] for each in found]) == (0, names)
+    alone = [memory.simulate_dram(stream(20_000), name) for name in names]
+    assert without_time(found) == without_time(alone) == without_time(memory.compare_drams(stream(20_000), names))
+    code, out, _ = wirespeed(*args, "--by", "channel")
+    cells = [line.split() for line in out.splitlines()]
+    rows = {line[0]: line[1:] for line in cells if line and line[0] in names}
+    assert code == 0
+    for each in found:
+        bandwidth, of, peak, *_, uneven = rows[each["preset"]]
+        assert of == "of"
+        assert float(peak) == pytest.approx(each["peak_gb_per_s"], rel=0.01)
+        assert float(bandwidth) == pytest.approx(each["bandwidth_gb_per_s"], rel=0.01)
+        assert float(uneven) == pytest.approx(each["most_over_mean"]["channel"], rel=0.01)
+    for wrong in ("ddr5-4800b", []):
+        with pytest.raises(InputError, match=r"presets: .*: must be a list of presets"):
+            memory.compare_drams(stream(10), wrong)
+
+
+def without_time(documents: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{key: value for key, value in each.items() if key != "cpu_s"} for each in documents]
+
+
+def test_the_load_of_channels_and_banks_is_printed(wirespeed: Any, tmp_path: Path) -> None:
+    path = tmp_path / "s.bin"
+    # Three of four lines in the first channel of two.
+    lines = np.arange(20_000, dtype=np.uint64)
+    memory.write_trace(np.where(lines % 4 == 0, 2 * lines + 1, 2 * lines) * LINE, path)
+    args = ("memory", "dram", "--trace", str(path), "--preset", "ddr5-5600b")
+    found = memory.simulate_dram(path, "ddr5-5600b")
+    code, out, _ = wirespeed(*args, "--by", "channel")
+    assert code == 0
+    assert "Load by channel: the busiest has 1.50 times the mean of requests" in out
+    cells = [line.split() for line in out.splitlines()]
+    printed = [int(line[1].replace(",", "")) for line in cells if line[:1] in (["0"], ["1"])]
+    assert printed == [each["requests"] for each in found["channels"]] == [15_000, 5_000]
+    code, out, _ = wirespeed(*args, "--by", "bank")
+    header = next(line.split() for line in out.splitlines() if "bus busy" in line)
+    assert header[:3] == ["channel", "group", "bank"], "there is one rank"
+    code, out, _ = wirespeed(*args[:-1], "hbm2-2000", "--by", "bank")
+    assert "the 16 busiest of 256" in " ".join(out.split())
+    assert "Load by" not in wirespeed(*args)[1]
+
+
+def test_speed_and_channels_stand_in_place_of_the_presets(wirespeed: Any, trace: Path) -> None:
+    args = ("memory", "dram", "--trace", str(trace), "--preset", "ddr5-4800b", "--format", "json")
+    code, out, _ = wirespeed(*args, "--speed", "5600", "--channels", "4", "--refresh", "same-bank")
+    found = json.loads(out)
+    assert (code, found["preset"], len(found["channels"])) == (0, "ddr5-5600b", 4)
+    assert found["controller"]["refresh"] == "same-bank"
+    assert found["peak_gb_per_s"] == pytest.approx(89.6)
+    other = memory.simulate_dram(trace, "ddr5-4800b", speed=5200, channels=np.int64(1))
+    assert (other["preset"], other["clock_mhz"], len(other["channels"])) == ("ddr5-4800b@5200", 2600, 1)
+
+
 def test_slices_classes_and_devices_are_printed_where_there_are_any(wirespeed: Any, tmp_path: Path) -> None:
     path = tmp_path / "s.rw"
     path.write_text(
@@ -266,6 +327,10 @@ def test_a_preset_and_a_map_may_be_files(wirespeed: Any, trace: Path, tmp_path: 
         (["dram", "--offered", "every=0"], "offered = every=0: allowed is every= and clocks, 1 or more"),
         (["dram", "--offered", "trace"], "offered = trace, which has no clocks"),
         (["dram", "--queue", "0"], "dram.controller.queue = 0"),
+        (["dram", "--channels", "3"], "channels = 3: allowed is a power of two up to 64"),
+        (["dram", "--speed", "9000"], "speed = 9000: allowed is 1200 to 4800 MT/s: half of ddr4-2400u's 2400 to twice"),
+        (["dram", "--preset", "hmc-2.1", "--channels", "4"], "channels = 4 with a cube: allowed is a standard"),
+        (["dram", "--refresh", "same-bank"], "refresh = same-bank refresh of ddr4-2400u: allowed is standards"),
         (["dram", "--trace-format", "lackey"], "t.rw:1: `R 40`: expected `I|L|S|M HEXADDRESS,BYTES`"),
         (["dram", "--trace-format", "elf"], 'format = "elf": allowed are rw, ramulator'),
         (

@@ -163,7 +163,7 @@ impl PyTrace {
 /// which it was accepted, both as 8 bytes each and empty unless wanted.
 #[pyfunction]
 #[pyo3(signature = (trace, preset, *, standard=None, map=None, map_file=None, offered=None, queue=None, order=None,
-                    writes=None, page=None, refresh=None, record=false))]
+                    writes=None, page=None, refresh=None, channels=None, speed=None, record=false))]
 #[expect(clippy::too_many_arguments, reason = "one for each setting of the command line")]
 pub fn simulate_dram<'py>(
     py: Python<'py>,
@@ -178,9 +178,12 @@ pub fn simulate_dram<'py>(
     writes: Option<&str>,
     page: Option<&str>,
     refresh: Option<&str>,
+    channels: Option<u32>,
+    speed: Option<u32>,
     record: bool,
 ) -> PyResult<(String, Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
-    let settings = DramSettings { preset, standard, map, map_file, offered, queue, order, writes, page, refresh };
+    let settings =
+        DramSettings { preset, standard, map, map_file, offered, queue, order, writes, page, refresh, channels, speed };
     let dram = CheckedDram::new(&settings).map_err(error)?;
     let requests = trace.requests.clone();
     let (done, cpu_s) = interruptible(py, None, move || timed(|| dram.simulate(&requests, record)))?;

@@ -10,7 +10,7 @@ use machine::cache::{
 };
 use machine::dram::hmc::{self, CubeSpec};
 use machine::dram::map::{AddressMap, Decoder};
-use machine::dram::policy::ControllerSpec;
+use machine::dram::policy::{ControllerSpec, Refresh};
 use machine::dram::presets;
 use machine::dram::simulate::{self as dram, DramRecordOptions, REQUEST_BYTES, RequestArrivals};
 use machine::dram::standard::Standard;
@@ -83,8 +83,12 @@ pub struct DramSettings<'a> {
     pub writes: Option<&'a str>,
     /// `open`, `closed`, `adaptive=CLOCKS`.
     pub page: Option<&'a str>,
-    /// `all-bank`, `per-bank`, `off`.
+    /// `all-bank`, `per-bank`, `same-bank`, `off`.
     pub refresh: Option<&'a str>,
+    /// Channels in place of the preset's.
+    pub channels: Option<u32>,
+    /// MT/s in place of the preset's: [`Standard::at_rate`].
+    pub speed: Option<u32>,
 }
 
 /// A DRAM that was found to be sound.
@@ -121,15 +125,16 @@ impl CheckedDram {
     pub fn new(settings: &DramSettings) -> Result<CheckedDram, ScenarioError> {
         let cube = cube(settings.preset, settings.standard)?;
         let standard = match &cube {
-            Some(cube) => cube.vaults.clone(),
-            None => standard(settings.preset, settings.standard)?,
+            Some(cube) => of_cube(cube, settings)?,
+            None => changed(standard(settings.preset, settings.standard)?, settings)?,
         };
         let text = settings.map.unwrap_or(USUAL_MAP);
-        let map = map(&standard, text, settings.map_file)?;
+        let text = if settings.channels.is_some() { with_channel(text, &standard) } else { text.into() };
+        let map = map(&standard, &text, settings.map_file)?;
         let offered_text = settings.offered.unwrap_or("saturated");
         let mut controller = match &cube {
             Some(cube) => cube.controller,
-            None => ControllerSpec { page: standard.page, ..ControllerSpec::default() },
+            None => ControllerSpec { page: standard.page, refresh: standard.refresh, ..ControllerSpec::default() },
         };
         if let Some(queue) = settings.queue {
             controller.queue = queue;
@@ -293,17 +298,50 @@ impl CheckedDram {
                 "refresh": e.refresh,
                 "background": e.background,
             })),
-            "channels": report.channels.iter().map(|channel| json!({
+            "channels": self.channels(report),
+            "banks": self.banks(report),
+            "most_over_mean": {
+                "channel": most_over_mean(report.heat.chunks(self.standard.banks_per_channel() as usize).map(requests_of)),
+                "bank": most_over_mean(report.heat.iter().map(|bank| requests_of(std::slice::from_ref(bank)))),
+            },
+        })
+    }
+
+    /// Each channel: requests that its devices served, and what its data bus did.
+    fn channels(&self, report: &DramReport) -> Value {
+        let banks = report.heat.chunks(self.standard.banks_per_channel() as usize);
+        let channels = report.channels.iter().zip(banks).map(|(channel, banks)| {
+            json!({
+                "requests": requests_of(banks),
+                "row_hits": banks.iter().map(|[hits, ..]| hits).sum::<u64>(),
                 "bursts": channel.bursts,
                 "data": channel.data,
                 "idle": channel.idle,
-            })).collect::<Value>(),
-            "banks": report.heat.iter().map(|[hits, misses, conflicts]| json!({
+            })
+        });
+        channels.collect()
+    }
+
+    /// Each bank, channel by channel: where it is, requests, and the share of the time in which the bus carried its data.
+    fn banks(&self, report: &DramReport) -> Value {
+        let s = &self.standard;
+        let burst = s.timings.get("BL").copied().unwrap_or(1) * s.bursts(REQUEST_BYTES);
+        let banks = report.heat.iter().enumerate().map(|(place, bank)| {
+            let (i, [hits, misses, conflicts]) = (place as u32, bank);
+            let requests = requests_of(std::slice::from_ref(bank));
+            json!({
+                "channel": i / s.banks_per_channel(),
+                "rank": i / (s.groups * s.banks) % s.ranks,
+                "group": i / s.banks % s.groups,
+                "bank": i % s.banks,
+                "requests": requests,
                 "row_hits": hits,
                 "row_misses": misses,
                 "row_conflicts": conflicts,
-            })).collect::<Value>(),
-        })
+                "data": (requests * u64::from(burst)) as f64 / report.clocks.max(1) as f64,
+            })
+        });
+        banks.collect()
     }
 
     /// Where the bandwidth went, the greatest loss first: why, with this standard's numbers, and what to try.
@@ -350,20 +388,7 @@ impl CheckedDram {
                     t("RC")
                 ),
             ),
-            (
-                shares.refresh,
-                "refresh",
-                format!(
-                    "a refresh takes tRFC = {} of every tREFI = {} clocks; {}",
-                    t("RFC"),
-                    t("REFI"),
-                    if self.standard.timings.contains_key("RFC_B") {
-                        "with refresh = per-bank the other banks work meanwhile"
-                    } else {
-                        "refresh per bank is not modelled for this standard, so only other channels or ranks work meanwhile"
-                    }
-                ),
-            ),
+            (shares.refresh, "refresh", self.why_refresh()),
             (shares.idle, if report.overloaded_channel().is_some() { UNEVEN } else { IDLE }, self.why_idle(report)),
         ];
         // Less than this is not worth a change.
@@ -372,6 +397,35 @@ impl CheckedDram {
         causes.sort_by(|a, b| b.0.total_cmp(&a.0));
         let causes = causes.into_iter().map(|(share, what, why)| format!("{:.1} % {what}: {why}", 100.0 * share));
         self.all_carried(bytes_per_s, requests).into_iter().chain(causes).collect()
+    }
+
+    /// What a refresh takes, and of what.
+    fn why_refresh(&self) -> String {
+        let t = |name: &str| self.standard.timings.get(name).copied().unwrap_or(0);
+        if self.controller.refresh == Refresh::SameBank {
+            return format!(
+                "a refresh takes a bank of each group for tRFCsb = {} of every tREFI2 = {} clocks, and keeps the rows of the \
+                 others closed for tREFSBRD = {} clocks, {} times in tREFI2",
+                t("RFC_SB"),
+                t("REFI2"),
+                t("REFSBRD"),
+                self.standard.banks,
+            );
+        }
+        if self.controller.refresh == Refresh::PerBank {
+            let (takes, every) = (t("RFC_B"), t("REFI"));
+            return format!(
+                "a refresh takes a bank for tRFCpb = {takes} of every tREFI = {every} clocks; others work meanwhile"
+            );
+        }
+        let advice = match &self.standard.timings {
+            has if has.contains_key("RFC_B") => "with refresh = per-bank the other banks work meanwhile",
+            has if has.contains_key("RFC_SB") => {
+                "with refresh = same-bank the other banks of each group work meanwhile"
+            }
+            _ => "refresh per bank is not modelled for this standard, so only other channels or ranks work meanwhile",
+        };
+        format!("a refresh takes tRFC = {} of every tREFI = {} clocks; {advice}", t("RFC"), t("REFI"))
     }
 
     /// Why data buses had nothing to do.
@@ -426,6 +480,17 @@ impl CheckedDram {
         let parts = counts.into_iter().chain([("channel", s.channels)]).filter(|(_, count)| *count > 1);
         parts.map(|(name, _)| name).collect::<Vec<_>>().join(" ")
     }
+}
+
+/// Requests that these banks served.
+fn requests_of(banks: &[[u64; 3]]) -> u64 {
+    banks.iter().flatten().sum()
+}
+
+/// How uneven a load is: the greatest over the mean, 1 where all are the same; null where there is none.
+fn most_over_mean(loads: impl Iterator<Item = u64> + Clone) -> Value {
+    let (most, count, sum) = (loads.clone().max().unwrap_or(0), loads.clone().count(), loads.sum::<u64>());
+    if sum == 0 { Value::Null } else { (most as f64 * count as f64 / sum as f64).into() }
 }
 
 /// The latencies in clocks of so many picoseconds.
@@ -499,6 +564,47 @@ pub fn standard(name: &str, text: Option<&str>) -> Result<Standard, ScenarioErro
     };
     standard.check()?;
     Ok(standard)
+}
+
+/// A standard at the rate and with the channels that settings ask for.
+///
+/// # Errors
+/// A rate far from its own; channels that are no power of two; timings that contradict each other.
+fn changed(standard: Standard, settings: &DramSettings) -> Result<Standard, ScenarioError> {
+    let mut standard = match settings.speed {
+        Some(rate) => standard.at_rate(rate, "speed")?,
+        None => standard,
+    };
+    if let Some(channels) = settings.channels {
+        if !(channels.is_power_of_two() && channels <= 64) {
+            let remedy = "address bits select the channel: leave it out for the preset's";
+            return Err(no("channels", &channels.to_string(), "a power of two up to 64", remedy).into());
+        }
+        standard.channels = channels;
+    }
+    Ok(standard)
+}
+
+/// The vaults of a cube, which neither rate nor channels change: the links would stay as they are.
+///
+/// # Errors
+/// Settings that do.
+fn of_cube(cube: &CubeSpec, settings: &DramSettings) -> Result<Standard, ScenarioError> {
+    for (path, given) in [("channels", settings.channels), ("speed", settings.speed)] {
+        if let Some(given) = given {
+            let remedy = "wirespeed presets hmc-2.1 > cube.toml prints links and vaults, to change";
+            return Err(no(path, &format!("{given} with a cube"), "a standard that is no cube", remedy).into());
+        }
+    }
+    Ok(cube.vaults.clone())
+}
+
+/// A map in parts that names no channel, where there are several: lines go round robin over them.
+fn with_channel(text: &str, standard: &Standard) -> String {
+    if text.contains('=') || text.contains("channel") || standard.channels == 1 {
+        return text.into();
+    }
+    format!("{} channel", text.trim_end())
 }
 
 /// The shipped standards, by name.
@@ -1229,6 +1335,116 @@ mod tests {
                 .to_string()
                 .starts_with("dram.hmc.links = 0: allowed is 1 to 8")
         );
+    }
+
+    fn document(settings: DramSettings, text: &str) -> Value {
+        CheckedDram::new(&settings).unwrap().simulate(&requests(text), false).unwrap().document
+    }
+
+    #[test]
+    fn channels_and_speed_stand_in_place_of_the_presets() {
+        let lines = |count: u64| (0..count).map(|i| format!("R {:x}\n", i * 64)).collect::<String>();
+        let usual = || DramSettings { preset: "ddr5-4800b", ..DramSettings::default() };
+        let peak = |d: &Value| d["peak_gb_per_s"].as_f64().unwrap();
+        let of = |settings| document(settings, &lines(4000));
+        let two = of(usual());
+        for channels in [1, 4, 64] {
+            let other = of(DramSettings { channels: Some(channels), ..usual() });
+            assert_eq!(other["channels"].as_array().unwrap().len() as u32, channels);
+            assert!((peak(&other) / peak(&two) - f64::from(channels) / 2.0).abs() < 1e-12);
+        }
+        // A map that names no channel has lines go round robin over them, as one that names it last.
+        let map = |text| DramSettings { map: Some(text), channels: Some(4), ..usual() };
+        let (without, with) = (of(map("row bank column group")), of(map("row bank column group channel")));
+        assert_eq!(without, with);
+        assert_eq!(with["most_over_mean"]["channel"], 1.0);
+        // The same at another rate as the preset that is shipped for it; beyond all of them a name that says so.
+        let faster = of(DramSettings { speed: Some(6400), ..usual() });
+        assert_eq!(faster, of(DramSettings { preset: "ddr5-6400b", ..usual() }));
+        let none = of(DramSettings { speed: Some(5200), ..usual() });
+        assert_eq!((&none["preset"], &none["clock_mhz"]), (&"ddr5-4800b@5200".into(), &2600.into()));
+        for (settings, expected) in [
+            (DramSettings { channels: Some(3), ..usual() }, "channels = 3: allowed is a power of two up to 64"),
+            (DramSettings { speed: Some(10_000), ..usual() }, "speed = 10000: allowed is 2400 to 9600 MT/s"),
+            (
+                DramSettings { preset: CUBE, channels: Some(4), ..usual() },
+                "channels = 4 with a cube: allowed is a standard",
+            ),
+            (
+                DramSettings { preset: CUBE, speed: Some(2400), ..usual() },
+                "speed = 2400 with a cube: allowed is a standard",
+            ),
+            (
+                DramSettings { preset: "ddr4-2400u", refresh: Some("same-bank"), ..usual() },
+                "dram.controller.refresh = same-bank refresh of ddr4-2400u: allowed is standards with bank groups and RFC_SB",
+            ),
+        ] {
+            let got = CheckedDram::new(&settings).and_then(|d| d.simulate(&requests("R 40"), false));
+            let got = got.unwrap_err().to_string();
+            assert!(got.starts_with(expected), "{got}");
+        }
+    }
+
+    #[test]
+    fn loads_of_channels_and_banks_add_up_to_the_whole() {
+        // Three of four lines in even channels, few banks, some writes.
+        let text: String = (0..20_000u64)
+            .map(|i| {
+                let line = if i % 4 == 0 { 2 * i + 1 } else { 2 * i };
+                format!("{} {:x}\n", if i % 5 == 0 { 'W' } else { 'R' }, (line * 64 + i % 7 * (1 << 24)) % (1 << 30))
+            })
+            .collect();
+        for preset in ["ddr5-5600b", "lpddr5x-8533", "hbm2-2000", "ddr4-2400u"] {
+            let d = document(DramSettings { preset, ..DramSettings::default() }, &text);
+            let list = |key: &str| d[key].as_array().unwrap().clone();
+            let sum = |list: &[Value], key: &str| list.iter().map(|each| each[key].as_u64().unwrap()).sum::<u64>();
+            let (channels, banks) = (list("channels"), list("banks"));
+            for loads in [&channels, &banks] {
+                assert_eq!(sum(loads, "requests"), 20_000, "{preset}");
+                assert_eq!(sum(loads, "row_hits"), d["row_hits"].as_u64().unwrap());
+            }
+            let per_channel = banks.len() / channels.len();
+            for (number, (channel, banks)) in channels.iter().zip(banks.chunks(per_channel)).enumerate() {
+                assert!(banks.iter().all(|bank| bank["channel"] == number));
+                assert_eq!(channel["requests"], sum(banks, "requests"));
+                let busy: f64 = banks.iter().map(|bank| bank["data"].as_f64().unwrap()).sum();
+                assert!((busy - channel["data"].as_f64().unwrap()).abs() < 1e-9, "{preset}: {busy} {channel}");
+            }
+            for (key, loads) in [("channel", &channels), ("bank", &banks)] {
+                let most = loads.iter().map(|each| each["requests"].as_u64().unwrap()).max().unwrap();
+                let expected = most as f64 / (20_000.0 / loads.len() as f64);
+                assert!((d["most_over_mean"][key].as_f64().unwrap() - expected).abs() < 1e-9, "{preset} {key}");
+            }
+        }
+        let none = dram(DramSettings::default())
+            .unwrap()
+            .simulate(&RequestTrace::new(Vec::new(), Vec::new(), Vec::new()), false)
+            .unwrap()
+            .document;
+        assert!(none["most_over_mean"]["channel"].is_null() && none["most_over_mean"]["bank"].is_null());
+    }
+
+    #[test]
+    fn what_refresh_takes_is_told_with_the_numbers_of_its_kind() {
+        let random: String =
+            (0..60_000u64).map(|i| format!("R {:x}\n", i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 39 << 6)).collect();
+        let found = |preset, refresh| {
+            let d = document(DramSettings { preset, refresh, channels: Some(1), ..DramSettings::default() }, &random);
+            let said = d["explanation"].as_array().unwrap().iter().filter_map(Value::as_str);
+            (d["controller"]["refresh"].clone(), said.filter(|cause| cause.contains(" refresh: ")).collect::<String>())
+        };
+        let (usual, all) = found("ddr5-5600b", None);
+        assert_eq!(usual, "all-bank");
+        assert!(
+            all.contains("tRFC = 826 of every tREFI = 10920 clocks; with refresh = same-bank the other banks"),
+            "{all}"
+        );
+        let (_, same) = found("ddr5-5600b", Some("same-bank"));
+        assert!(
+            same.contains("tRFCsb = 364 of every tREFI2 = 5460 clocks") && same.contains("tREFSBRD = 84"),
+            "{same}"
+        );
+        assert_eq!(found("lpddr5x-8533", None).0, "per-bank");
     }
 
     #[test]
