@@ -1,4 +1,4 @@
-"""Caches and DRAM on their own: memory requests in, hits, latencies and bandwidth out.
+"""Caches and DRAM on their own: memory requests in, hits, latencies and bandwidth out; a machine's memory under load.
 
 Requests are a file, a `Trace` that was read from one, or arrays: numpy's, `array.array`, or lists.
 Documents are described in the guide, "Caches and DRAM on their own".
@@ -16,9 +16,19 @@ from typing import Any, Final, TypeAlias
 
 from wirespeed import _wirespeed, files
 from wirespeed._wirespeed import Trace
+from wirespeed.curve import Curve, curve
 from wirespeed.errors import InputError
 
-__all__ = ["Trace", "compare_drams", "read_trace", "simulate_cache", "simulate_dram", "write_trace"]
+__all__ = [
+    "Curve",
+    "Trace",
+    "compare_drams",
+    "curve",
+    "read_trace",
+    "simulate_cache",
+    "simulate_dram",
+    "write_trace",
+]
 
 Requests: TypeAlias = "Trace | str | os.PathLike[str] | Any"
 PRESET: Final = "ddr4-2400u"

@@ -15,7 +15,7 @@ use studies::memory::{ADDRESSES, CheckedDram, DramSettings, levels};
 use traffic::{MOST_REQUESTS, RequestFormat, RequestTrace};
 use units::{CLASSES, DEVICE};
 
-use super::{InputError, error, interruptible};
+use super::{InputError, PyScenario, error, interruptible};
 
 /// A trace of memory requests.
 #[pyclass(name = "Trace", frozen, module = "wirespeed._wirespeed")]
@@ -213,6 +213,14 @@ pub fn simulate_cache(
     let mut document = done.map_err(|e| error(ScenarioError::Machine(e)))?;
     document["cpu_s"] = cpu_s.into();
     Ok(document.to_string())
+}
+
+/// Bandwidth against latency of a scenario's machine; JSON to JSON.
+#[pyfunction]
+pub(crate) fn memory_curve(py: Python<'_>, scenario: &PyScenario, spec: String) -> PyResult<String> {
+    let machine = scenario.resolved.machine.clone();
+    let found = interruptible(py, None, move || studies::curve::run_json(&machine, &spec))?;
+    Ok(found.map_err(error)?.to_string())
 }
 
 /// What `work` gives, and the seconds that this thread worked for it.

@@ -1,7 +1,8 @@
 //! Simulators that never see the server: caches and DRAM on their own, sliced LLCs, network processors, copies, loops of a
-//! program, and GPUs.
+//! program, memory under load, and GPUs.
 
 pub mod copies;
+pub mod curve;
 pub mod lookups;
 pub mod loops;
 pub mod memory;

@@ -1,0 +1,199 @@
+"""Bandwidth against latency: what a measurement is read as, what bad rows are told, and what is printed."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from wirespeed import InputError, cli, curve, measured_curve, memory
+
+SERVERS = Path(__file__).resolve().parents[3] / "shared" / "data" / "validation" / "servers"
+PLAIN = "read_percent,bandwidth_GBps,latency_ns\n"
+MESS = "system,data_set,read_percent,bandwidth_GBps,latency,latency_unit_as_published\n"
+MLC = "testbed,measurement,inject_delay_or_case,bandwidth_MBps,latency_ns,source\n"
+QUICK: dict[str, Any] = {"points": 3, "cores": 2, "accesses": 256, "reads": [100]}
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "measured.csv"
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+@pytest.fixture
+def wirespeed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    def call(*arguments: str) -> tuple[object, str, str]:
+        monkeypatch.setattr(sys, "argv", ["wirespeed", *arguments])
+        with pytest.raises(SystemExit) as left:
+            cli.main()
+        printed = capsys.readouterr()
+        return left.value.code, printed.out, printed.err
+
+    return call
+
+
+def test_a_plain_measurement_is_read_as_it_stands(tmp_path: Path) -> None:
+    found = measured_curve.read(written(tmp_path, PLAIN + "100,0,80\n100,50,100\n50,40,120\n100,1,82\n"), 3.0)
+    assert [each["read_percent"] for each in found["curves"]] == [100, 50]
+    assert (found["curves"][0]["idle_ns"], found["curves"][0]["most_gb_per_s"]) == (81, 50)
+    # Of a share without an idle point the one with the least load stands for it.
+    assert found["curves"][1]["idle_ns"] == 120
+
+
+def test_cycles_are_turned_into_time_by_the_machines_frequency(tmp_path: Path) -> None:
+    text = MESS + "a,x,100,-0.2,240,cpu_cycles\na,x,100,40,320,cpu_cycles\n"
+    found = measured_curve.read(written(tmp_path, text), 3.2)
+    assert found["note"] == "cycles at the machine's 3.2 GHz"
+    assert [point["latency_ns"] for point in found["curves"][0]["points"]] == [75, 100]
+    # Noise around an idle system's own traffic.
+    assert found["curves"][0]["points"][0]["bandwidth_gb_per_s"] == 0
+
+
+def test_of_both_sockets_half_is_taken(tmp_path: Path) -> None:
+    text = (
+        MLC
+        + "skx,idle_latency,,,80.5,s\nskx,loaded_latency_all_reads_both_sockets,00100,200000.0,200,s\n"
+        + "skx,loaded_latency_all_reads_both_sockets,20000,2000.0,82,s\n"
+        + "skx,max_bandwidth_both_sockets,1:1 Reads-Writes,150000,,s\nhsw,idle_latency,,,99,s\n"
+    )
+    file = written(tmp_path, text)
+    found = measured_curve.read(file, 3.0, "skx")
+    reads, mixed = found["curves"]
+    assert (reads["idle_ns"], reads["most_gb_per_s"], mixed["read_percent"], mixed["most_gb_per_s"]) == (
+        80.5,
+        100,
+        50,
+        75,
+    )
+    assert mixed["points"][0]["latency_ns"] is None
+    with pytest.raises(InputError, match="several systems, skx, hsw: choose one"):
+        measured_curve.read(file, 3.0)
+    with pytest.raises(InputError, match=r"no system 'skl'"):
+        measured_curve.read(file, 3.0, "skl")
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("100,0,80\n100,-3,80\n100,50,100\n", r"csv:3: bandwidth_GBps = -3: allowed is a number of GB/s, 0 or more"),
+        ("100,0,80\n100,nan,80\n", r"csv:3: bandwidth_GBps = nan: allowed is a number of GB/s"),
+        ("100,0,80\n100,5,inf\n", r"csv:3: latency_ns = inf: allowed is a number of ns above 0"),
+        ("100,0,-80\n", r"csv:2: latency_ns = -80: allowed is a number of ns above 0"),
+        (
+            "100,0,80\n\n100,20,60\n100,50,90\n",
+            r"csv:4: latency = 60 ns at 20 GB/s: allowed is 80% or more of the idle",
+        ),
+        ("101,0,80\n", r"csv:2: read_percent = 101: allowed are 0 to 100 percent"),
+        ("-1,0,80\n", r"csv:2: read_percent = -1: allowed are 0 to 100 percent"),
+        ("100,,80\n", r"csv:2: bandwidth_GBps = '': allowed is a number"),
+        ("100,5\n", r"csv:2: latency_ns = None: allowed is a number"),
+        ("", r"csv: has no rows"),
+    ],
+)
+def test_rows_that_make_no_sense_say_where_and_what_is_allowed(tmp_path: Path, rows: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        measured_curve.read(written(tmp_path, PLAIN + rows), 3.0)
+
+
+def test_files_of_another_kind_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"csv:1: the head is a,b: allowed are read_percent,bandwidth_GBps,latency_ns, or"
+    ):
+        measured_curve.read(written(tmp_path, "a,b\n1,2\n"), 3.0)
+    with pytest.raises(InputError, match="cannot be read"):
+        measured_curve.read(tmp_path / "missing.csv", 3.0)
+    with pytest.raises(InputError, match=r"latency_unit_as_published = 'us': allowed are cpu_cycles, ns"):
+        measured_curve.read(written(tmp_path, MESS + "a,x,100,0,1,us\n"), 3.0)
+    with pytest.raises(InputError, match="names no systems"):
+        measured_curve.read(written(tmp_path, PLAIN + "100,0,80\n"), 3.0, "a")
+
+
+def test_a_measurement_that_is_the_simulation_deviates_by_nothing(tmp_path: Path) -> None:
+    found = memory.curve("xeon-gold-6140", **QUICK)
+    points = found["curves"][0]["points"]
+    rows = "".join(f"100,{p['bandwidth_gb_per_s']!r},{p['latency_ns']!r}\n" for p in points[1:])
+    idle = f"100,0,{points[0]['latency_ns']!r}\n"
+    again = memory.curve("xeon-gold-6140", measured=written(tmp_path, PLAIN + idle + rows), **QUICK)
+    assert again["curves"] == found["curves"]
+    deviations = {row["quantity"]: row["deviation_pct"] for row in again["deviations"]}
+    assert len(deviations) == 4
+    # The idle point of the simulation has the chase's own bandwidth.
+    assert all(abs(pct) < 2 for pct in deviations.values()), deviations
+    assert deviations["most bandwidth"] == deviations["idle latency"] == 0
+
+
+def test_dram_by_commands_has_the_machines_ranks_and_channels() -> None:
+    found = memory.curve("xeon-gold-6140", dram="commands", **QUICK)
+    assert (found["dram"]["model"], found["dram"]["standard"], found["dram"]["channels"]) == (
+        "commands",
+        "ddr4-2666v",
+        6,
+    )
+    assert found["dram"]["peak_gb_per_s"] == pytest.approx(128, rel=0.001)
+    assert found["curves"][0]["points"][0]["all_reads_ns"] is not None
+    at_once = memory.curve("xeon-gold-6140", dram="at-once", **QUICK)
+    assert (at_once["dram"]["model"], at_once["dram"]["controller"]) == ("at-once", None)
+    assert at_once["curves"] == memory.curve("xeon-gold-6140", **QUICK)["curves"]
+    sixteen = memory.curve("xeon-platinum-8480", dram="commands", **QUICK)
+    assert sixteen["dram"]["peak_gb_per_s"] == pytest.approx(307.2, rel=0.01)
+
+
+def test_closed_forms_hold_of_a_shipped_machine() -> None:
+    found = memory.curve("xeon-gold-6140", dram="commands", reads=[100, 50], points=4, accesses=512)
+    assert (found["streams"], found["streams_are"][:11]) == (17, "all but one")
+    idle = found["curves"][0]["idle_ns"]
+    # A row may be open, or a refresh under way.
+    assert found["unloaded_ns"]["sum"] - 0.5 < idle < found["unloaded_ns"]["sum"] + 14.25 + 8
+    for each in found["curves"]:
+        assert each["most_gb_per_s"] < found["dram"]["peak_gb_per_s"]
+        for point in each["points"]:
+            assert point["controller_ns"] < point["behind_llc_ns"] < point["latency_ns"]
+            assert math.isclose(sum(point["parts_ns"].values()), point["latency_ns"], rel_tol=1e-6)
+
+
+def test_settings_that_cannot_be_say_why() -> None:
+    with pytest.raises(InputError, match="allowed are 50 to 100 percent"):
+        memory.curve("xeon-gold-6140", reads=[30])
+    with pytest.raises(InputError, match="allowed are commands and at-once"):
+        memory.curve("xeon-gold-6140", dram="slow")  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="give measured, too"):
+        memory.curve("xeon-gold-6140", system="skx")
+    with pytest.raises(InputError, match="xeon-gold-614"):
+        memory.curve("xeon-gold-614")
+
+
+def test_the_command_prints_a_table_json_and_a_picture(tmp_path: Path, wirespeed: Any) -> None:
+    measured = written(tmp_path, PLAIN + "100,0,90\n100,10,100\n100,20,150\n")
+    svg = tmp_path / "curve.svg"
+    quick = ("--points", "3", "--cores", "2", "--accesses", "256", "--reads", "100", "--measured", str(measured))
+    code, out, _ = wirespeed("memory", "curve", "xeon-gold-6140", *quick, "--svg", str(svg))
+    assert code == 0
+    assert "DRAM that answers at once" in out
+    assert "latency at half of the most bandwidth" in out
+    assert svg.read_text(encoding="utf-8").startswith("<svg")
+    code, out, _ = wirespeed("memory", "curve", "xeon-gold-6140", *quick, "--format", "json")
+    assert (code, json.loads(out)["schema"]) == (0, "wirespeed.memory_curve/1")
+    code, _, err = wirespeed("memory", "curve", "xeon-gold-6140", "--reads", "100;50")
+    assert code == 2
+    assert "between commas, as in 100,75,50" in err
+
+
+def test_what_is_between_points_is_on_a_line() -> None:
+    points = [{"bandwidth_gb_per_s": x, "latency_ns": y} for x, y in ((10, 90), (0, 80), (20, None))]
+    assert curve.latency_at(points, 2.5) == 82.5
+    assert curve.latency_at(points, 11) is None
+
+
+@pytest.mark.parametrize(("name", "system"), [("mess_skylake_6146.csv", None), ("csit_mlc.csv", "skx")])
+def test_published_measurements_are_read(name: str, system: str | None) -> None:
+    if not (SERVERS / name).exists():
+        pytest.skip("published measurements of servers are not beside the checkout")
+    found = measured_curve.read(SERVERS / name, 3.2, system)
+    by_share = {each["read_percent"]: each for each in found["curves"]}
+    assert by_share[100]["most_gb_per_s"] == pytest.approx(108.4, abs=0.1)
+    assert {50.0, 100.0} <= set(by_share)
