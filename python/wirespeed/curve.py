@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 POINTS: Final = 12
 ACCESSES: Final = 2048
 
+_CONTROLLER: Final = "machine.dram.controller"
+
 DramModel: TypeAlias = Literal["commands", "at-once"]
 
 
@@ -143,7 +145,9 @@ def _settings(machine: str | os.PathLike[str], dram: str | None, given: list[str
     settings = [*scenarios.overrides({"machine.preset": os.fspath(machine)}), *given]
     if dram != "commands":
         return settings
-    own = tomllib.loads(_wirespeed.Scenario("", "curve", settings).resolved)["machine"]["dram"]
+    # A controller is refused until it has a part.
+    without = [each for each in settings if not each.strip().startswith(_CONTROLLER)]
+    own = tomllib.loads(_wirespeed.Scenario("", "curve", without).resolved)["machine"]["dram"]
     if "standard" not in own:
         if "currents" not in own:
             raise InputError(
@@ -153,8 +157,8 @@ def _settings(machine: str | os.PathLike[str], dram: str | None, given: list[str
         part = tomllib.loads(_wirespeed.preset("dram", own["currents"]))
         part["ranks"] = max(own["banks"] // (part.get("groups", 1) * part["banks"]), 1)
         settings += scenarios.overrides({"machine.dram.standard": part, "machine.dram.channels": own["channels"]})
-    if "controller" not in own:
-        settings.append("machine.dram.controller.order=fr-fcfs=16")
+    if "controller" not in own and len(without) == len(given) + 1:
+        settings.append(f"{_CONTROLLER}.order=fr-fcfs=16")
     return settings
 
 

@@ -85,3 +85,16 @@ def test_a_number_that_is_not_met_is_told(name, wrong, tmp_path, capsys):
     module.REFERENCE = tmp_path / "reference.csv"
     module.REFERENCE.write_text(text.replace(*wrong), encoding="utf-8")
     assert module.main() == 1
+
+
+def test_a_skylake_servers_memory_under_load_is_within_its_tolerances():
+    memory = room("memory")
+    measured = memory.FOLDER / "mess_skylake_6146.csv"
+    if not measured.exists():
+        pytest.skip("published measurements of servers are not beside the checkout (../shared/data)")
+    judged = list(memory.rows(memory.simulated(measured)))
+    assert len(judged) == 8
+    assert [row for row, _, within in judged if not within] == []
+    shown = (ROOMS / "memory" / "README.md").read_text(encoding="utf-8")
+    for row, _, _ in judged:
+        assert f"| {row['deviation_pct']:+.1f} % |" in shown

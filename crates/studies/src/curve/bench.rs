@@ -10,7 +10,7 @@ use stats::{Attribution, BatchMeans, Reason};
 use units::{CoreId, LINE_BYTES, Ps};
 
 use super::BEHIND_LLC;
-use super::load::{CHASED, Everywhere, MemoryLoad};
+use super::load::{CHASED, Everywhere, LINE_INSTRUCTIONS, MemoryLoad};
 
 /// Lines of a stream that are recorded at a time: many, since a core drains at their end, but of a slow stream few, since its
 /// delay is changed between them.
@@ -83,8 +83,6 @@ struct CurveCore {
     /// It has recorded what it replays.
     is_busy: bool,
     started: Ps,
-    /// Lines, or loads, that it has done.
-    done: u64,
 }
 
 /// See the module header. The first core chases.
@@ -98,6 +96,8 @@ pub(super) struct CurveBench {
     answers: Vec<MemoryReply>,
     lines: u64,
     delay: u32,
+    /// Loads of the chase so far.
+    chased: u64,
     latencies: BatchMeans,
     spent: Attribution,
 }
@@ -109,7 +109,7 @@ impl CurveBench {
         let cores = (0..=load.streams.len())
             .map(|i| {
                 let core = Core::new(core, CoreId(i as u16), "machine.core")?;
-                Ok(CurveCore { core, version: 0, at: Ps::MAX, is_busy: false, started: Ps::ZERO, done: 0 })
+                Ok(CurveCore { core, version: 0, at: Ps::MAX, is_busy: false, started: Ps::ZERO })
             })
             .collect::<Result<_, MachineError>>()?;
         Ok(CurveBench {
@@ -121,6 +121,7 @@ impl CurveBench {
             answers: Vec::new(),
             lines: LINES.1,
             delay: 0,
+            chased: 0,
             latencies: BatchMeans::new(),
             spent: Attribution::default(),
         })
@@ -156,11 +157,11 @@ impl CurveBench {
         self.go_on_until(self.engine.now() + SETTLE);
         self.latencies.reset();
         self.spent = Attribution::default();
-        let (from, before, chased) = (self.engine.now(), self.memory.dram_counters(), self.cores[0].done);
+        let (from, before, chased) = (self.engine.now(), self.memory.dram_counters(), self.chased);
         self.memory.mark_dram(from);
-        while self.cores[0].done < chased + accesses && self.turn(Ps::MAX) {}
+        while self.chased < chased + accesses && self.turn(Ps::MAX) {}
         let did = self.memory.dram_counters() - before;
-        self.reading(did, self.engine.now() - from, self.cores[0].done - chased)
+        self.reading(did, self.engine.now() - from, self.chased - chased)
     }
 
     fn reading(&self, did: DramCounters, took: Ps, accesses: u64) -> CurveReading {
@@ -183,29 +184,34 @@ impl CurveBench {
     }
 
     /// Sets the delay with which streams take a line every `pace` picoseconds: what a line takes beside its delay depends on the
-    /// load, so it is measured, corrected and measured again.
+    /// load, so the delay is found by halving, under the load.
     fn find_delay(&mut self, pace: f64) {
         let instruction = self.cores[0].core.time_of(1 << 20).0 as f64 / (1u64 << 20) as f64;
-        let streams = (self.cores.len() - 1).max(1) as f64;
-        let mut delay = pace;
         self.lines = ((STRETCH_PS / pace) as u64).clamp(LINES.0, LINES.1);
         let window = Ps((pace * self.lines as f64 * WINDOW_STRETCHES) as u64).max(WINDOW);
+        // A line takes its delay at least. Fewer lines fit into a core's window behind longer delays, so there are steps.
+        let (mut least, mut most) = (0.0, pace.min(LONGEST_DELAY * instruction));
         for _ in 0..WINDOWS {
-            self.delay = (delay / instruction).clamp(0.0, LONGEST_DELAY) as u32;
-            // What was recorded before keeps its delay.
-            self.go_on_until(self.engine.now() + Ps(window.0 / 2));
-            let (from, before) = (self.engine.now(), self.streamed());
-            self.go_on_until(self.engine.now() + window);
-            let lines = (self.streamed() - before).max(1) as f64;
-            let took = (self.engine.now() - from).0 as f64 * streams / lines;
-            delay = (delay + pace - took).clamp(0.0, LONGEST_DELAY * instruction);
+            let delay = 0.5 * (least + most);
+            self.delay = (delay / instruction) as u32;
+            *(if self.line_time(window) < pace { &mut least } else { &mut most }) = delay;
         }
-        self.delay = (delay / instruction) as u32;
+        self.delay = (0.5 * (least + most) / instruction) as u32;
     }
 
-    /// Lines of all streams so far.
+    /// Picoseconds from a line of a stream to its next, over a window.
+    fn line_time(&mut self, window: Ps) -> f64 {
+        // What was recorded before keeps its delay.
+        self.go_on_until(self.engine.now() + Ps(window.0 / 2));
+        let (from, before) = (self.engine.now(), self.streamed());
+        self.go_on_until(self.engine.now() + window);
+        let lines = (self.streamed() - before) as f64 / f64::from(LINE_INSTRUCTIONS + self.delay);
+        (self.engine.now() - from).0 as f64 * (self.cores.len() - 1) as f64 / lines.max(1.0)
+    }
+
+    /// Instructions of all streams so far, which tell of lines within what was recorded.
     fn streamed(&self) -> u64 {
-        self.cores[1..].iter().map(|stream| stream.done).sum()
+        self.cores[1..].iter().map(|stream| stream.core.instructions()).sum()
     }
 
     fn go_on_until(&mut self, until: Ps) {
@@ -312,11 +318,9 @@ impl CurveBench {
         let core = &mut self.cores[i];
         core.is_busy = false;
         if i == 0 {
-            core.done += CHASED;
+            self.chased += CHASED;
             self.latencies.record((at - core.started).as_ns() / CHASED as f64);
             self.spent += &core.core.burst_attribution();
-        } else {
-            core.done += self.lines;
         }
         self.wake(i, at);
     }

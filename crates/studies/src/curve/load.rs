@@ -11,7 +11,7 @@ pub(super) const CHASED: u64 = 32;
 /// Of the chase: no line is likely to come twice.
 const CHASE_BYTES: u64 = 256 << 20;
 /// A line is read, or written, by two instructions of 32 bytes and their share of a loop.
-const LINE_INSTRUCTIONS: u32 = 3;
+pub(super) const LINE_INSTRUCTIONS: u32 = 3;
 /// Memory lies in pieces of so many bytes at random places: huge pages, as both tools use.
 const PAGE: u64 = 2 << 20;
 /// Streams run through so many times the caches before they meet a line again.

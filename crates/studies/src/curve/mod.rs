@@ -90,12 +90,12 @@ pub fn run(machine: &MachineSpec, spec: &CurveSpec) -> Result<Value, ScenarioErr
     let threads = spec.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let warm = side_by_side(threads, mixes.len(), |i| study.warm(mixes[i]))?;
     let idle = study.idle()?;
-    let most = side_by_side(threads, mixes.len(), |i| Ok(study.loaded(&warm[i], None)))?;
+    let most = side_by_side(threads, mixes.len(), |i| study.loaded(&warm[i], None))?;
     let between = spec.points as usize - 2;
     let others = side_by_side(threads, mixes.len() * between, |k| {
         let (i, step) = (k / between, k % between + 1);
         let wanted = most[i].bytes_per_s() * step as f64 / (spec.points - 1) as f64;
-        Ok(study.loaded(&warm[i], Some(wanted)))
+        study.loaded(&warm[i], Some(wanted))
     })?;
     let curves = mixes.iter().enumerate().map(|(i, mix)| {
         let between = &others[i * between..(i + 1) * between];
@@ -223,16 +223,13 @@ impl<'a> CurveStudy<'a> {
     }
 
     /// Under a load that moves about `wanted` bytes a second, or as many as it can.
-    fn loaded(&self, warm: &WarmMachine, wanted: Option<f64>) -> CurveReading {
+    fn loaded(&self, warm: &WarmMachine, wanted: Option<f64>) -> Result<CurveReading, ScenarioError> {
         let pace = wanted.map(|wanted| {
             let bytes = LINE_BYTES as f64 * (1.0 + warm.mix.stores());
             f64::from(self.streams) * bytes / wanted
         });
-        // The same has been built before.
-        match self.bench(warm.memory.clone(), warm.load.clone()) {
-            Ok(mut bench) => bench.measure(pace, self.spec.accesses),
-            Err(_) => CurveReading::default(),
-        }
+        let mut bench = self.bench(warm.memory.clone(), warm.load.clone())?;
+        Ok(bench.measure(pace, self.spec.accesses))
     }
 
     fn curve(&self, percent: f64, mix: &StreamMix, points: &[&CurveReading]) -> Value {

@@ -85,20 +85,19 @@ fn reads_alone_come_near_the_pins_by_commands_and_never_beyond() {
 
 #[test]
 fn latency_grows_with_load_but_for_noise_and_the_load_is_what_was_asked_for() {
-    for set in [&SMALL[..], &COMMANDS[..]] {
-        let document = run(&machine(set), &few()).unwrap();
-        for curve in 0..2 {
-            let points = points(&document, curve);
-            for (a, b) in points.iter().zip(&points[1..]) {
-                assert!(b.0 > a.0, "{points:?}");
-                assert!(b.1 > a.1 - a.2 - b.2 - 1.0, "{points:?}");
-            }
-            let most = points[points.len() - 1].0;
-            for (step, point) in points.iter().enumerate().skip(1) {
-                let wanted = most * step as f64 / (points.len() - 1) as f64;
-                // The chase moves lines, too.
-                assert!((point.0 - wanted).abs() < 0.08 * most + 1.0, "{point:?}, asked for {wanted}");
-            }
+    // Not so of DRAM at once: streams that meet in a bank go on in step, since nobody reorders.
+    let document = run(&machine(&COMMANDS), &few()).unwrap();
+    for curve in 0..2 {
+        let points = points(&document, curve);
+        for (a, b) in points.iter().zip(&points[1..]) {
+            assert!(b.0 > a.0, "{points:?}");
+            assert!(b.1 > a.1 - a.2 - b.2 - 1.0, "{points:?}");
+        }
+        let most = points[points.len() - 1].0;
+        for (step, point) in points.iter().enumerate().skip(1) {
+            let wanted = most * step as f64 / (points.len() - 1) as f64;
+            // The chase moves lines, too.
+            assert!((point.0 - wanted).abs() < 0.05 * most + 1.0, "{point:?}, asked for {wanted}");
         }
     }
 }
@@ -118,7 +117,9 @@ fn shares_of_reads_are_those_of_the_lines_that_memory_moves() {
 fn a_seed_gives_the_same_bits_on_any_number_of_threads() {
     let machine = machine(&COMMANDS);
     let of = |threads, seed| {
-        run(&machine, &CurveSpec { points: 3, accesses: 256, threads: Some(threads), seed, ..few() }).unwrap().to_string()
+        run(&machine, &CurveSpec { points: 3, accesses: 256, threads: Some(threads), seed, ..few() })
+            .unwrap()
+            .to_string()
     };
     assert_eq!(of(1, 1), of(3, 1));
     assert_ne!(of(1, 1), of(1, 2));
@@ -138,7 +139,8 @@ fn settings_that_cannot_be_say_why() {
 
 #[test]
 fn what_of_the_machine_is_not_measured_is_said() {
-    let document = run(&machine(&["machine.preset=2x-xeon-gold-6140"]), &CurveSpec { points: 3, streams: Some(1), ..few() });
+    let document =
+        run(&machine(&["machine.preset=2x-xeon-gold-6140"]), &CurveSpec { points: 3, streams: Some(1), ..few() });
     let notes = document.unwrap()["notes"].to_string();
     assert!(notes.contains("one socket of 2"), "{notes}");
 }
