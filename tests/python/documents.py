@@ -174,7 +174,7 @@ def blocks(page: Path) -> list[Block]:
         for match in INDENTED.finditer(text)
         if not any(start <= match.start() < end for start, end in spans)
     )
-    ran = {*SHELL, *PRINTED, "python", "toml"}
+    ran = {*SHELL, *PRINTED, "python", "toml", "csv"}
     return sorted((b for b in found if b.language in ran and "--8<--" not in b.text), key=lambda b: b.line)
 
 

@@ -18,7 +18,7 @@ from wirespeed.errors import InputError
 _EPILOG: Final = (
     "Examples:\n\n"
     "  wirespeed memory curve xeon-gold-6140 --dram commands\n\n"
-    "  wirespeed memory curve mine.toml --reads 100,75,50 --cores 11 --measured mess.csv --svg curve.svg\n\n"
+    "  wirespeed memory curve mine.toml --reads 100,75,50 --cores 11 --measured measured.csv --svg curve.svg\n\n"
     "  wirespeed memory curve epyc-7402p --set machine.core.outstanding=32 --format json | jq '.curves[].most_gb_per_s'"
 )
 
