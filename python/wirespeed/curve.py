@@ -117,7 +117,8 @@ def curve(
     scenario = _wirespeed.Scenario("", "curve", settings)
     # Before anything runs: a file that cannot be read costs no time.
     if measured is not None:
-        measured_curve.read(measured, 1.0, system)
+        text = measured_curve.text_of(measured)
+        measured_curve.parsed(os.fspath(measured), text, 1.0, system)
     elif system is not None:
         raise InputError(f"system = {system!r}: names one of a measurement: give measured, too")
     spec = {
@@ -133,7 +134,7 @@ def curve(
     found["measured"] = None
     found["deviations"] = []
     if measured is not None:
-        beside = measured_curve.read(measured, found["frequency_ghz"], system)
+        beside = measured_curve.parsed(os.fspath(measured), text, found["frequency_ghz"], system)
         found["measured"], found["deviations"] = beside, deviations(found, beside)
     return found
 
@@ -210,7 +211,7 @@ def deviations(found: Curve, measured: measured_curve.Measured) -> list[Deviatio
         for words, share in _SHARES.items():
             at = beside["most_gb_per_s"] * share
             was, now = latency_at(beside["points"], at), latency_at(simulated["points"], at)
-            add(f"latency at {words} of the most bandwidth", percent, "ns", was, now)
+            add(f"latency at {words} of the most", percent, "ns", was, now)
         add("most bandwidth", percent, "GB/s", beside["most_gb_per_s"], simulated["most_gb_per_s"])
     return rows
 
@@ -234,9 +235,8 @@ def table(found: Curve) -> RenderableType:
     for each in found["curves"]:
         most = f"{each['most_gb_per_s']:.1f} GB/s at most"
         title = f"{each['read_percent']:g} % reads: idle {each['idle_ns']:.1f} ns, {most}"
-        drawn = Table(title=title, title_justify="left")
-        heads = ("GB/s", "of pins", "reads", "latency, ns", "behind LLC", "at controller", "all reads", "row hits")
-        for head in heads:
+        drawn = Table(title=title, title_justify="left", box=None)
+        for head in ("GB/s", "of pins", "reads", "core, ns", "behind LLC", "controller", "all reads", "hits"):
             drawn.add_column(head, justify="right", no_wrap=True)
         for point in each["points"]:
             width = point["half_width_ns"]
@@ -259,7 +259,7 @@ def table(found: Curve) -> RenderableType:
 def _deviations_table(measured: measured_curve.Measured, rows: Sequence[Deviation]) -> RenderableType:
     from rich.table import Table
 
-    drawn = Table(title=f"measured: {measured['system']} ({measured['note']})", title_justify="left")
+    drawn = Table(title=f"measured: {measured['system']} ({measured['note']})", title_justify="left", box=None)
     for head in ("", "reads", "measured", "simulated", "deviation"):
         drawn.add_column(head, justify="right" if head else "left", no_wrap=True)
     for row in rows:

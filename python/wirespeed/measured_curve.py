@@ -71,11 +71,20 @@ def read(path: str | os.PathLike[str], frequency_ghz: float, system: str | None 
 
     Raises InputError for a file that cannot be read, one of another kind, and rows that make no sense.
     """
-    name = os.fspath(path)
+    return parsed(os.fspath(path), text_of(path), frequency_ghz, system)
+
+
+def text_of(path: str | os.PathLike[str]) -> str:
+    """What a file says; of a pipe that is known once. Raises InputError."""
     try:
-        text = Path(name).read_text(encoding="utf-8")
+        return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
-        raise InputError(f"{name}: cannot be read: {e.strerror if isinstance(e, OSError) else e}") from None
+        name, why = os.fspath(path), e.strerror if isinstance(e, OSError) else e
+        raise InputError(f"{name}: cannot be read: {why}") from None
+
+
+def parsed(name: str, text: str, frequency_ghz: float, system: str | None = None) -> Measured:
+    """As `read`, of what the file `name` says."""
     reader = csv.DictReader(io.StringIO(text))
     heads = reader.fieldnames or []
     lines = [(reader.line_num, row) for row in reader]

@@ -64,7 +64,7 @@ def printed(found: Curve) -> bool:
         numbers = f"{row['measured']:8.1f} {row['simulated']:8.1f} {row['unit']:5}"
         judged = "" if within else "  beyond"
         reads = f"{row['read_percent']:4g} %"
-        print(f"{row['quantity']:43} {reads} {numbers} {row['deviation_pct']:+6.1f} % of {tolerance:g} %{judged}")
+        print(f"{row['quantity']:33} {reads} {numbers} {row['deviation_pct']:+6.1f} % of {tolerance:g} %{judged}")
         fine &= within
     return fine
 

@@ -191,12 +191,17 @@ impl CurveBench {
         let window = Ps((pace * self.lines as f64 * WINDOW_STRETCHES) as u64).max(WINDOW);
         // A line takes its delay at least. Fewer lines fit into a core's window behind longer delays, so there are steps.
         let (mut least, mut most) = (0.0, pace.min(LONGEST_DELAY * instruction));
+        let mut nearest = (f64::INFINITY, 0);
         for _ in 0..WINDOWS {
             let delay = 0.5 * (least + most);
             self.delay = (delay / instruction) as u32;
-            *(if self.line_time(window) < pace { &mut least } else { &mut most }) = delay;
+            let took = self.line_time(window);
+            *(if took < pace { &mut least } else { &mut most }) = delay;
+            if (took - pace).abs() < nearest.0 {
+                nearest = ((took - pace).abs(), self.delay);
+            }
         }
-        self.delay = (0.5 * (least + most) / instruction) as u32;
+        self.delay = nearest.1;
     }
 
     /// Picoseconds from a line of a stream to its next, over a window.
