@@ -101,6 +101,31 @@ class WarmUpSummary(TypedDict, total=False):
     """All that in words."""
 
 
+class Sampling(TypedDict, total=False):
+    """How a run was sampled."""
+
+    of: int
+    """Packets that the windows stand for."""
+    windows: int
+    """Windows that were measured."""
+    window_packets: int
+    """Packets of each."""
+    window_warmup: int
+    """Packets in detail before each."""
+    every: int
+    """Packets from the beginning of one window to that of the next."""
+    start: int
+    """Packets before the first window, its own warm-up included."""
+    in_detail: int
+    """Packets that went in detail: windows, what came before them, and what came until all of their packets had
+    left.
+    """
+    lost_between: int
+    """Packets lost between windows, where nothing is timed."""
+    timed_in_full: str | None
+    """Why all of the run was timed after all; `None` if it was not."""
+
+
 class Sojourn(TypedDict, total=False):
     """Time from the last bit received to the first bit sent, per packet, after warm-up; intervals at 95 %.
 
@@ -923,15 +948,16 @@ class Summary(TypedDict, total=False):
     verdict: RunVerdict
     """The answer in words."""
     packets: int
-    """Packets offered after warm-up: carried, `lost` and `rejected`.
-
-    0 where the run was stopped before; then the machine's counts below are of no packet, and terminal and report
-    show none.
+    """Packets that were measured, after warm-up and in windows where the run is sampled: carried, `lost` and
+    `rejected`. 0 where the run was stopped before; then the machine's counts below are of no packet, and terminal
+    and report show none.
     """
     warmup_packets: int
     """Packets offered before warm-up was over."""
     warmup: WarmUpSummary
     """What was cut at the start, and why."""
+    sampling: Sampling | None
+    """How the run was sampled; null where all of it was to be timed."""
     stationary: bool | None
     """Whether what was measured shows no trend; null where too few packets were sent to tell."""
     offered_mpps: float
