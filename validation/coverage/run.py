@@ -32,7 +32,10 @@ CASES: Final[Mapping[str, tuple[str, Mapping[str, object]]]] = {
             "run.packets": 80_000,
         },
     ),
-    "loss": ("forwarding", {"machine.cores": 1, "traffic.load": 0.95, "nic.rx_descriptors": 256, "run.packets": 80_000}),
+    "loss": (
+        "forwarding",
+        {"machine.cores": 1, "traffic.load": 0.95, "nic.rx_descriptors": 256, "run.packets": 80_000},
+    ),
     "upf": ("upf", {"run.packets": 30_000}),
 }
 # What may shift, in half-widths; how much of what is beyond; how often intervals are to hold.

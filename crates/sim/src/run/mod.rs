@@ -9,6 +9,7 @@
 
 pub mod counts;
 pub mod measure;
+mod observe;
 pub mod predict;
 pub mod rows;
 pub mod sampling;

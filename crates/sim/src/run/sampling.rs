@@ -16,8 +16,8 @@ use units::Ps;
 
 use super::counts::ServerCounts;
 use super::measure::Measure;
+use super::observe::{Observed, Unobserved, observe};
 use super::schedule::ProgressWatch;
-use super::simulate::{Observed, Unobserved, observe};
 use super::steer::{Steer, advance};
 use crate::scenario::SamplingSpec;
 use crate::server::{Departure, DepartureObserver, Pause, Server};

@@ -8,12 +8,13 @@ use units::{LINE_BYTES, Ps};
 
 use crate::run::counts::ServerCounts;
 use crate::run::measure::Measure;
+use crate::run::observe::{Observed, Unobserved, observe};
 use crate::run::sampling::{Sampling, sample};
 use crate::run::schedule::ProgressWatch;
-use crate::run::steer::{ControlInterval, Steer, advance};
+use crate::run::steer::{ControlInterval, Steer};
 use crate::run::warm::{WarmServer, WarmUp, WarmUpRule};
 use crate::scenario::{SamplingSpec, Scenario, ScenarioError};
-use crate::server::{Pause, Server};
+use crate::server::Server;
 
 /// What one simulation has measured.
 #[derive(Clone, Debug)]
@@ -36,77 +37,6 @@ pub struct Measured {
     pub sampling: Option<Sampling>,
     /// The user ended it early.
     pub partial: bool,
-}
-
-/// A warm server that is going to be measured: for so many packets, which take about `span`.
-#[derive(Clone)]
-pub(super) struct Unobserved {
-    pub server: Server,
-    pub steer: Option<Steer>,
-    pub packets: u64,
-    pub span: Ps,
-}
-
-/// What was measured of a server.
-pub(super) struct Observed {
-    pub measure: Measure,
-    pub simulated: u64,
-    counts: ServerCounts,
-    dram_peak: f64,
-    controllers: Option<CommandReport>,
-    control: Vec<ControlInterval>,
-    partial: bool,
-}
-
-impl Observed {
-    /// Of a server that was measured up to now.
-    pub fn of(server: Server, steer: Option<Steer>, measure: Measure, counts: ServerCounts, partial: bool) -> Observed {
-        Observed {
-            measure,
-            simulated: server.offered(),
-            counts,
-            dram_peak: server.memory().dram_peak_bytes_per_s(),
-            controllers: server.memory().dram_report(server.now()),
-            control: steer.map(Steer::into_history).unwrap_or_default(),
-            partial,
-        }
-    }
-
-    fn measured(self, warmup: WarmUp, sampling: Option<Sampling>) -> Measured {
-        let Observed { measure, simulated, counts, dram_peak, controllers, control, partial } = self;
-        Measured { measure, warmup, counts, dram_peak, controllers, simulated, control, sampling, partial }
-    }
-}
-
-/// Simulates all packets in detail.
-pub(super) fn observe(unobserved: Unobserved, watch: &ProgressWatch) -> Observed {
-    let Unobserved { mut server, mut steer, packets, span } = unobserved;
-    server.mark_dram();
-    let from = ServerCounts::of(&server);
-    let first = server.offered();
-    server.offer_in_all(first + packets);
-    let mut measure = Measure::new(first, server.now(), span);
-    let mut last = from.clone();
-    let mut next_look = from.span + measure.between_looks();
-    let mut partial = false;
-    loop {
-        if !partial && watch.is_stopped() {
-            partial = true;
-            server.offer_in_all(server.offered());
-        }
-        let pause = Pause { offered: u64::MAX, at: next_look };
-        let more = advance(&mut server, pause, &mut measure, &mut steer);
-        if server.now() >= next_look || !more {
-            last = measure.look(last, &server);
-            // Intervals may have become longer meanwhile.
-            next_look = last.span + measure.between_looks();
-        }
-        if !more {
-            break;
-        }
-        watch.tell(server.offered() - first, packets, false);
-    }
-    Observed::of(server, steer, measure, last.since(&from), partial)
 }
 
 /// What simulations of a scenario share.
@@ -182,7 +112,8 @@ impl SimulationSetup<'_> {
             }
             None => (observe(unobserved, watch), None),
         };
-        Ok(observed.measured(warmup, sampling))
+        let Observed { measure, simulated, counts, dram_peak, controllers, control, partial } = observed;
+        Ok(Measured { measure, warmup, counts, dram_peak, controllers, simulated, control, sampling, partial })
     }
 
     fn rule(&self, packets: u64) -> WarmUpRule {

@@ -1,0 +1,76 @@
+//! A warm server measured: all packets in detail. [Sampling](super::sampling) measures windows of them.
+
+use machine::dram::CommandReport;
+use units::Ps;
+
+use super::counts::ServerCounts;
+use super::measure::Measure;
+use super::schedule::ProgressWatch;
+use super::steer::{ControlInterval, Steer, advance};
+use crate::server::{Pause, Server};
+
+/// A warm server that is going to be measured: for so many packets, which take about `span`.
+#[derive(Clone)]
+pub(super) struct Unobserved {
+    pub server: Server,
+    pub steer: Option<Steer>,
+    pub packets: u64,
+    pub span: Ps,
+}
+
+/// What was measured of a server.
+pub(super) struct Observed {
+    pub measure: Measure,
+    pub simulated: u64,
+    pub counts: ServerCounts,
+    pub dram_peak: f64,
+    pub controllers: Option<CommandReport>,
+    pub control: Vec<ControlInterval>,
+    pub partial: bool,
+}
+
+impl Observed {
+    /// Of a server that was measured up to now.
+    pub fn of(server: Server, steer: Option<Steer>, measure: Measure, counts: ServerCounts, partial: bool) -> Observed {
+        Observed {
+            measure,
+            simulated: server.offered(),
+            counts,
+            dram_peak: server.memory().dram_peak_bytes_per_s(),
+            controllers: server.memory().dram_report(server.now()),
+            control: steer.map(Steer::into_history).unwrap_or_default(),
+            partial,
+        }
+    }
+}
+
+/// Simulates all packets in detail.
+pub(super) fn observe(unobserved: Unobserved, watch: &ProgressWatch) -> Observed {
+    let Unobserved { mut server, mut steer, packets, span } = unobserved;
+    server.mark_dram();
+    let from = ServerCounts::of(&server);
+    let first = server.offered();
+    server.offer_in_all(first + packets);
+    let mut measure = Measure::new(first, server.now(), span);
+    let mut last = from.clone();
+    let mut next_look = from.span + measure.between_looks();
+    let mut partial = false;
+    loop {
+        if !partial && watch.is_stopped() {
+            partial = true;
+            server.offer_in_all(server.offered());
+        }
+        let pause = Pause { offered: u64::MAX, at: next_look };
+        let more = advance(&mut server, pause, &mut measure, &mut steer);
+        if server.now() >= next_look || !more {
+            last = measure.look(last, &server);
+            // Intervals may have become longer meanwhile.
+            next_look = last.span + measure.between_looks();
+        }
+        if !more {
+            break;
+        }
+        watch.tell(server.offered() - first, packets, false);
+    }
+    Observed::of(server, steer, measure, last.since(&from), partial)
+}
