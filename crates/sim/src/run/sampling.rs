@@ -56,7 +56,7 @@ pub(super) fn sample(
     watch: &ProgressWatch,
 ) -> (Observed, Sampling) {
     let again = unobserved.clone();
-    let (observed, mut sampling) = Windows::new(unobserved, spec, seed).measure(watch);
+    let (observed, mut sampling) = SampledRun::new(unobserved, spec, seed).measure(watch);
     if watch.is_stopped() {
         return (observed, sampling);
     }
@@ -100,7 +100,7 @@ impl DepartureObserver for Nobody {
 }
 
 /// A run under way.
-struct Windows<'a> {
+struct SampledRun<'a> {
     server: Server,
     steer: Option<Steer>,
     spec: &'a SamplingSpec,
@@ -113,8 +113,8 @@ struct Windows<'a> {
     sampling: Sampling,
 }
 
-impl<'a> Windows<'a> {
-    fn new(unobserved: Unobserved, spec: &'a SamplingSpec, seed: Seed) -> Windows<'a> {
+impl<'a> SampledRun<'a> {
+    fn new(unobserved: Unobserved, spec: &'a SamplingSpec, seed: Seed) -> SampledRun<'a> {
         let Unobserved { mut server, steer, packets, span } = unobserved;
         let first = server.offered();
         server.offer_in_all(first + packets);
@@ -136,7 +136,7 @@ impl<'a> Windows<'a> {
         };
         let measure = Measure::new(first, server.now(), Ps((span.0 as f64 * share) as u64));
         let since = server.now();
-        Windows { server, steer, spec, measure, counts: None, first, since, sampling }
+        SampledRun { server, steer, spec, measure, counts: None, first, since, sampling }
     }
 
     fn measure(mut self, watch: &ProgressWatch) -> (Observed, Sampling) {
@@ -147,7 +147,7 @@ impl<'a> Windows<'a> {
             }
             self.sampling.windows += 1;
         }
-        let Windows { server, steer, measure, counts, sampling, .. } = self;
+        let SampledRun { server, steer, measure, counts, sampling, .. } = self;
         let counts = counts.unwrap_or_else(|| {
             let now = ServerCounts::of(&server);
             now.since(&now)
