@@ -2,7 +2,7 @@
 
 Three kinds are told apart by their heads: a plain one (`read_percent,bandwidth_GBps,latency_ns`), points of Mess
 (`latency` in `latency_unit_as_published`), and results of Intel's Memory Latency Checker as FD.io's CSIT prints them,
-of both sockets together. A row that makes no sense is an error with its line.
+of both sockets together. Lines that begin with # are passed over. A row that makes no sense is an error with its line.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import csv
 import io
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypedDict
@@ -29,6 +29,12 @@ IDLE: Final = 0.02
 # No load makes a load so much faster than on an idle machine.
 BELOW_IDLE: Final = 0.8
 
+CYCLES: Final = "cpu_cycles"
+AS_PUBLISHED: Final = "as published"
+
+# Characters of a head that an error repeats.
+_SHOWN: Final = 200
+_SEPARATORS: Final = {";": ";", "\t": "tabs"}
 _MIXES: Final = {"ALL Reads": 100.0, "3:1 Reads-Writes": 75.0, "2:1 Reads-Writes": 200 / 3, "1:1 Reads-Writes": 50.0}
 _SOCKETS: Final = {"both_sockets": 2.0}
 
@@ -50,11 +56,15 @@ class MeasuredShare(TypedDict):
 
 
 class Measured(TypedDict):
-    """A measurement: its file, whose it is, how its numbers were read, and its curves."""
+    """A measurement: its file, whose it is, how its numbers were read, and its curves.
+
+    `clock_ghz` is what cycles were turned into time by; None where the file has none.
+    """
 
     file: str
     system: str
     note: str
+    clock_ghz: float | None
     curves: list[MeasuredShare]
 
 
@@ -66,44 +76,82 @@ class _Row:
     latency_ns: float | None
 
 
-def read(path: str | os.PathLike[str], frequency_ghz: float, system: str | None = None) -> Measured:
-    """Reads a measurement; `frequency_ghz` turns CPU cycles into time, `system` chooses where a file has several.
+def read(path: str | os.PathLike[str], clock_ghz: float, system: str | None = None) -> Measured:
+    """Reads a measurement; `clock_ghz` turns CPU cycles into time, `system` chooses where a file has several.
 
     Raises InputError for a file that cannot be read, one of another kind, and rows that make no sense.
     """
-    return parsed(os.fspath(path), text_of(path), frequency_ghz, system)
+    return parsed(os.fspath(path), text_of(path), clock_ghz, system)
 
 
 def text_of(path: str | os.PathLike[str]) -> str:
     """What a file says; of a pipe that is known once. Raises InputError."""
+    name = os.fspath(path)
     try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as e:
-        name, why = os.fspath(path), e.strerror if isinstance(e, OSError) else e
-        raise InputError(f"{name}: cannot be read: {why}") from None
+        # Spreadsheets write a byte order mark.
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except OSError as e:
+        raise InputError(f"{name}: cannot be read: {e.strerror}") from None
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise InputError(f"{name}: is not text: allowed is a CSV file in UTF-8")
+    return text
 
 
-def parsed(name: str, text: str, frequency_ghz: float, system: str | None = None) -> Measured:
+def parsed(name: str, text: str, clock_ghz: float, system: str | None = None) -> Measured:
     """As `read`, of what the file `name` says."""
-    reader = csv.DictReader(io.StringIO(text))
-    heads = reader.fieldnames or []
-    lines = [(reader.line_num, row) for row in reader]
+    heads, lines = _split(name, text)
     if set(MLC) <= set(heads):
         return _mlc(name, _of_system(name, lines, "testbed", system))
     if set(MESS) <= set(heads):
         lines = _of_system(name, lines, "system", system)
-        rows = [_mess_row(name, line, row, frequency_ghz) for line, row in lines]
-        cycles = any(row["latency_unit_as_published"] == "cpu_cycles" for _, row in lines)
-        note = f"cycles at the machine's {frequency_ghz:g} GHz" if cycles else "as published"
-        return _measured(name, lines[0][1]["system"], note, rows)
-    if set(PLAIN) <= set(heads):
-        if system is not None:
-            raise InputError(f"{name}: system = {system!r}: the file names no systems: leave it out")
-        rows = [_plain_row(name, line, row) for line, row in lines]
-        return _measured(name, Path(name).stem, "as published", rows)
-    came = ",".join(heads) or "nothing"
+        rows = [_mess_row(name, line, row, clock_ghz) for line, row in lines]
+        cycles = any(row["latency_unit_as_published"] == CYCLES for _, row in lines)
+        note = f"cycles at {clock_ghz:g} GHz" if cycles else AS_PUBLISHED
+        return _measured(name, lines[0][1]["system"], note, rows, clock_ghz if cycles else None)
+    if system is not None:
+        raise InputError(f"{name}: system = {system!r}: the file names no systems: leave it out")
+    rows = [_plain_row(name, line, row) for line, row in lines]
+    return _measured(name, Path(name).stem, AS_PUBLISHED, rows)
+
+
+def _refuse_other(name: str, at: int, heads: Sequence[str]) -> None:
+    """Raises InputError for a head that is of no kind."""
+    if any(set(kind) <= set(heads) for kind in (PLAIN, MESS, MLC)):
+        return
+    whole = ",".join(heads) or "nothing"
+    came = whole if len(whole) <= _SHOWN else f"{whole[:_SHOWN]}…"
+    other = next((words for mark, words in _SEPARATORS.items() if mark in came and len(heads) == 1), None)
+    hint = f" (fields are separated by {other} here: write commas, and points in numbers)" if other else ""
     kinds = ", or ".join(",".join(kind) for kind in (PLAIN, MESS, MLC))
-    raise InputError(f"{name}:1: the head is {came}: allowed are {kinds}")
+    raise InputError(f"{name}:{at}: the head is {came}{hint}: allowed are {kinds}")
+
+
+def _split(name: str, text: str) -> tuple[list[str], _Lines]:
+    """A head that is of a kind, and the rows by their lines."""
+    # A blank line in its place leaves the others their numbers.
+    reader = csv.reader("\n" if line.startswith("#") else line for line in io.StringIO(text))
+    heads: list[str] = []
+    lines: _Lines = []
+    try:
+        for fields in reader:
+            row = [field.strip() for field in fields]
+            if not row:
+                continue
+            if not heads:
+                heads = row
+                _refuse_other(name, reader.line_num, heads)
+                continue
+            if len(row) != len(heads):
+                came = f"{len(row)} field{'' if len(row) == 1 else 's'} ({','.join(row)})"
+                hint = " (decimals stand behind a point)" if len(row) > len(heads) else ""
+                raise InputError(f"{name}:{reader.line_num}: {came}: allowed are {len(heads)}, as in the head{hint}")
+            lines.append((reader.line_num, dict(zip(heads, row, strict=True))))
+    except csv.Error as e:
+        raise InputError(f"{name}:{reader.line_num}: is not CSV: {e}") from None
+    _refuse_other(name, 1, heads)
+    return heads, lines
 
 
 _Lines = list[tuple[int, dict[str, str]]]
@@ -155,8 +203,8 @@ def _plain_row(name: str, line: int, row: dict[str, str]) -> _Row:
     return _Row(line, percent, bandwidth, _latency(name, line, row, "latency_ns", "ns"))
 
 
-def _mess_row(name: str, line: int, row: dict[str, str], frequency_ghz: float) -> _Row:
-    units = {"cpu_cycles": 1 / frequency_ghz, "ns": 1.0}
+def _mess_row(name: str, line: int, row: dict[str, str], clock_ghz: float) -> _Row:
+    units = {CYCLES: 1 / clock_ghz, "ns": 1.0}
     unit = row["latency_unit_as_published"]
     if unit not in units:
         raise InputError(f"{name}:{line}: latency_unit_as_published = {unit!r}: allowed are {', '.join(units)}")
@@ -165,16 +213,16 @@ def _mess_row(name: str, line: int, row: dict[str, str], frequency_ghz: float) -
     return _Row(line, percent, bandwidth, _latency(name, line, row, "latency", unit) * units[unit])
 
 
-def _measured(name: str, system: str, note: str, rows: list[_Row]) -> Measured:
+def _measured(name: str, system: str, note: str, rows: list[_Row], clock_ghz: float | None = None) -> Measured:
     if not rows:
         raise InputError(f"{name}: has no rows: at least one is wanted behind the head")
     shares = sorted({row.read_percent for row in rows}, reverse=True)
     curves = [_share(name, share, [row for row in rows if row.read_percent == share]) for share in shares]
-    return {"file": name, "system": system, "note": note, "curves": curves}
+    return {"file": name, "system": system, "note": note, "clock_ghz": clock_ghz, "curves": curves}
 
 
 def _share(name: str, share: float, rows: list[_Row]) -> MeasuredShare:
-    """The curve of a share; its idle latency is the mean of its points with next to no load."""
+    """The curve of a share; its idle latency is the mean of its points with next to no load; None without."""
     most = max(row.gb_per_s for row in rows)
     for row in rows:
         if row.gb_per_s < -NOISE * max(most, 0.0):
@@ -196,10 +244,7 @@ def _share(name: str, share: float, rows: list[_Row]) -> MeasuredShare:
 
 def _idle(rows: list[_Row], most: float) -> float | None:
     at_rest = [row.latency_ns for row in rows if row.gb_per_s <= IDLE * most and row.latency_ns is not None]
-    if at_rest:
-        return sum(at_rest) / len(at_rest)
-    known = [(row.gb_per_s, row.latency_ns) for row in rows if row.latency_ns is not None]
-    return min(known)[1] if known else None
+    return sum(at_rest) / len(at_rest) if at_rest else None
 
 
 def _mlc(name: str, lines: _Lines) -> Measured:

@@ -21,6 +21,8 @@ FOLDER = ROOT.parent / "shared" / "data" / "validation" / "servers"
 MACHINE = Path(__file__).with_name("machine.toml")
 STREAMS: Final = 11
 """Twelve cores, of which one chases pointers."""
+CLOCK: Final = "3.2 GHz"
+"""Of the Xeon Gold 6146 that Mess measured, whose latencies are cycles: its base frequency."""
 PAGE: Final = {"machine.dram.controller.page": "adaptive=128"}
 """Assumed: rows are closed when nothing has asked for them for a while."""
 TOLERANCES: Final = {"idle latency": 5.0}
@@ -41,17 +43,19 @@ VARIANTS: Final[Mapping[str, Mapping[str, object]]] = {
 }
 
 
-def simulated(measured: Path | None = None, system: str | None = None, **more: object) -> Curve:
-    """The curve of the machine, with settings that differ."""
-    settings = {**PAGE, **more}
-    return memory.curve(MACHINE, cores=STREAMS, dram="commands", set=settings, measured=measured, system=system)
+def simulated(
+    measured: Path | None = None, system: str | None = None, clock: str | None = None, **more: object
+) -> Curve:
+    """The curve of the machine, with settings that differ; `clock` is that of a measurement in cycles."""
+    beside = {"measured": measured, "system": system, "measured_clock": clock}
+    return memory.curve(MACHINE, cores=STREAMS, dram="commands", set={**PAGE, **more}, **beside)
 
 
 def rows(found: Curve) -> Iterator[tuple[Deviation, float, bool]]:
-    """Each deviation, its tolerance, and whether it is within."""
+    """Each deviation, its tolerance, and whether it is within; a load that is not reached is beyond."""
     for row in found["deviations"]:
-        tolerance = TOLERANCES.get(row["quantity"], TOLERANCE)
-        yield row, tolerance, abs(row["deviation_pct"]) <= tolerance
+        tolerance, by = TOLERANCES.get(row["quantity"], TOLERANCE), row["deviation_pct"]
+        yield row, tolerance, by is not None and abs(by) <= tolerance
 
 
 def printed(found: Curve) -> bool:
@@ -61,12 +65,20 @@ def printed(found: Curve) -> bool:
     print(f"{found['measured']['system']} ({found['measured']['note']})")
     fine = True
     for row, tolerance, within in rows(found):
-        numbers = f"{row['measured']:8.1f} {row['simulated']:8.1f} {row['unit']:5}"
+        numbers = f"{row['measured']:8.1f} {_aligned(row['simulated'], '8.1f')} {row['unit']:5}"
         judged = "" if within else "  beyond"
         reads = f"{row['read_percent']:4g} %"
-        print(f"{row['quantity']:33} {reads} {numbers} {row['deviation_pct']:+6.1f} % of {tolerance:g} %{judged}")
+        by = _aligned(row["deviation_pct"], "+6.1f")
+        print(f"{row['quantity']:33} {reads} {numbers} {by} % of {tolerance:g} %{judged}")
         fine &= within
+    for note in found["deviation_notes"]:
+        print(note)
     return fine
+
+
+def _aligned(number: float | None, form: str) -> str:
+    """A number, or a dash of its width."""
+    return "–".rjust(len(format(0.0, form))) if number is None else format(number, form)
 
 
 def shape(found: Curve) -> None:
@@ -85,13 +97,13 @@ def shape(found: Curve) -> None:
 def main() -> int:
     """Prints both comparisons, and what the assumptions do; 1 where a deviation of Mess is beyond its tolerance."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
-    mess = simulated(folder / "mess_skylake_6146.csv")
+    mess = simulated(folder / "mess_skylake_6146.csv", clock=CLOCK)
     fine = printed(mess)
     shape(mess)
     printed(simulated(folder / "csit_mlc.csv", "skx"))
     for words, settings in VARIANTS.items():
-        found = simulated(folder / "mess_skylake_6146.csv", **settings)
-        deviations = " ".join(f"{row['deviation_pct']:+6.1f}" for row in found["deviations"])
+        found = simulated(folder / "mess_skylake_6146.csv", clock=CLOCK, **settings)
+        deviations = " ".join(_aligned(row["deviation_pct"], "+6.1f") for row in found["deviations"])
         most = " ".join(f"{each['points'][-1]['latency_ns']:6.1f}" for each in found["curves"])
         print(f"{words:42} {deviations}; ns at the most {most}")
     return int(not fine)

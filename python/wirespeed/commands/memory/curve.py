@@ -17,7 +17,7 @@ from wirespeed.errors import InputError
 
 _EPILOG: Final = (
     "Examples:\n\n"
-    "  wirespeed memory curve xeon-gold-6140 --dram commands\n\n"
+    "  wirespeed memory curve xeon-gold-6140 --reads 100\n\n"
     "  wirespeed memory curve mine.toml --reads 100,75,50 --cores 11 --measured measured.csv --svg curve.svg\n\n"
     "  wirespeed memory curve epyc-7402p --set machine.core.outstanding=32 --format json | jq '.curves[].most_gb_per_s'"
 )
@@ -60,7 +60,7 @@ class Options:
             "--dram",
             metavar="MODEL",
             help="commands (controllers that reorder, every timing) or at-once (banks and buses reserved in order).",
-            show_default="as the machine says",
+            show_default="commands where the machine says which part its DRAM is of",
         ),
     ] = None
     settings: Annotated[
@@ -90,10 +90,19 @@ class Options:
             "--system", metavar="NAME", help="Whose rows of --measured, where it has several.", show_default=False
         ),
     ] = None
+    measured_clock: Annotated[
+        str | None,
+        typer.Option(
+            "--measured-clock",
+            metavar="FREQUENCY",
+            help="The measured processor's, as in '3.2 GHz': turns latencies of --measured that are cycles into time.",
+            show_default="this machine's",
+        ),
+    ] = None
     svg: Annotated[
         Path | None,
         typer.Option(
-            "--svg", metavar="FILE", help="Draw latency over bandwidth as SVG to this file.", show_default=False
+            "--svg", metavar="FILE", help="Draw latency over bandwidth as SVG to this file (.svg).", show_default=False
         ),
     ] = None
     form: FormatOpt = "table"
@@ -103,6 +112,8 @@ class Options:
 @spread
 def answer(given: Options) -> int:
     """Measure a machine's memory: latency of a dependent load while other cores stream, beside a measurement."""
+    if given.svg is not None:
+        _judge(given.svg, given.measured)
     with stoppable():
         found = memory.curve(
             given.machine,
@@ -116,14 +127,30 @@ def answer(given: Options) -> int:
             threads=given.threads,
             measured=given.measured,
             system=given.system,
+            measured_clock=given.measured_clock,
         )
-    if given.svg is not None:
-        files.write(given.svg, curve.chart(found))
     if given.form == "json":
         emit_json(found)
     else:
         show(curve.table(found))
+    if given.svg is not None:
+        files.write(given.svg, curve.chart(found))
     return 0
+
+
+def _judge(svg: Path, measured: Path | None) -> None:
+    """Raises for what a picture cannot be written to, and for a file that this command did not write."""
+    if svg.suffix.lower() != ".svg":
+        raise InputError(f"--svg {svg}: allowed are names that end in .svg")
+    if measured is not None and svg.resolve() == measured.resolve():
+        raise InputError(f"--svg {svg}: is the file of --measured; name another file")
+    if not svg.parent.is_dir():
+        raise InputError(f"--svg {svg}: {svg.parent} is no folder; make it, or name another")
+    files.refuse_link(svg)
+    if svg.exists() and not (svg.is_file() and curve.SVG_MARK in svg.read_text(encoding="utf-8", errors="replace")):
+        raise InputError(
+            f"--svg {svg}: was not written by `wirespeed memory curve`; name another file, or move it away"
+        )
 
 
 def _shares(text: str) -> list[float]:
