@@ -195,7 +195,7 @@ def memory_dram(document: Mapping[str, Any], by: str | None = None) -> Renderabl
         f"map {document['map']}",
         f"{q.count(document['requests'])} requests, offered {document['offered']}",
         f"{q.count(document['clocks'])} clocks of {q.count(document['clock_mhz'])} MHz",
-        f"{q.duration(document['cpu_s'] * 1e9)}",
+        f"{q.duration(document['seconds'] * 1e9)} of DRAM time",
     ]
     split = document["bandwidth_split"]
     parts = [Slice(name, label, family, 0.0, split[name]) for name, label, family in _BUS if split[name] > 0]
@@ -277,7 +277,7 @@ def memory_drams(documents: Sequence[Mapping[str, Any]], by: str | None = None) 
 
 def memory_cache(document: Mapping[str, Any]) -> RenderableType:
     """A chain of caches on its own: hit rates by level, and what memory sees."""
-    took = q.duration(document["cpu_s"] * 1e9)
+    took = f"simulated in {q.duration(document['cpu_s'] * 1e9)}"
     about = f"{q.count(document['loads'])} loads, {q.count(document['stores'])} stores, {took}"
     table = _table("", ">hit rate", "", ">hits", ">misses", ">evictions", ">written back")
     sample = document.get("sample")

@@ -558,7 +558,7 @@ pub fn standard(name: &str, text: Option<&str>) -> Result<Standard, ScenarioErro
             known: if name == CUBE {
                 format!("that is a cube with its links; its vaults are {CUBE}-vault")
             } else {
-                known(&presets::NAMES, name)
+                known(&presets::NAMES.into_iter().chain([CUBE]).collect::<Vec<_>>(), name)
             },
         })?,
     };
