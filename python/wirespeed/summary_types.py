@@ -105,7 +105,9 @@ class Sampling(TypedDict, total=False):
     """How a run was sampled."""
 
     of: int
-    """Packets that the windows stand for."""
+    """Packets that the windows stand for: those of the run, or as many as had come where there were fewer or it was
+    stopped.
+    """
     windows: int
     """Windows that were measured."""
     window_packets: int
@@ -123,7 +125,7 @@ class Sampling(TypedDict, total=False):
     lost_between: int
     """Packets lost between windows, where nothing is timed."""
     timed_in_full: str | None
-    """Why all of the run was timed after all; `None` if it was not."""
+    """Why all of the run was timed after all, and windows were tried in vain; `None` if it was not."""
 
 
 class Sojourn(TypedDict, total=False):

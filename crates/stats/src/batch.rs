@@ -68,6 +68,8 @@ pub struct BatchMeans {
     left: u64,
     /// Observations in a batch.
     size: u64,
+    /// Of the first batches.
+    least: u64,
     means: Vec<f64>,
     most: usize,
 }
@@ -90,7 +92,13 @@ impl BatchMeans {
     /// looking at a sequence (warm-up), few for half-widths.
     pub fn with_batches(most: usize) -> BatchMeans {
         let most = most.max(4).next_multiple_of(2);
-        BatchMeans { sum: 0.0, left: 1, size: 1, means: Vec::with_capacity(most), most }
+        BatchMeans { sum: 0.0, left: 1, size: 1, least: 1, means: Vec::with_capacity(most), most }
+    }
+
+    /// With 16 to 32 batches of so many observations, or of twice as many as often as it takes: 1 or more.
+    pub fn with_batches_of(observations: u64) -> BatchMeans {
+        let least = observations.max(1);
+        BatchMeans { left: least, size: least, least, ..BatchMeans::new() }
     }
 
     /// One more observation.
@@ -117,8 +125,10 @@ impl BatchMeans {
 
     /// Forgets everything: warm-up is over.
     pub fn reset(&mut self) {
-        *self = BatchMeans { sum: 0.0, left: 1, size: 1, means: std::mem::take(&mut self.means), most: self.most };
-        self.means.clear();
+        let (least, most) = (self.least, self.most);
+        let mut means = std::mem::take(&mut self.means);
+        means.clear();
+        *self = BatchMeans { sum: 0.0, left: least, size: least, least, means, most };
     }
 
     /// How many observations.

@@ -23,6 +23,8 @@ pub struct Latency {
     histogram: Histogram,
     left: u64,
     size: u64,
+    /// Of the first batches.
+    least: u64,
     /// The state after each full batch. Merging neighbours drops every other one.
     marks: Vec<BatchMark>,
 }
@@ -76,7 +78,13 @@ impl Default for Latency {
 impl Latency {
     /// Of nothing.
     pub fn new() -> Latency {
-        Latency { histogram: Histogram::new(), left: LEAST_SIZE, size: LEAST_SIZE, marks: Vec::with_capacity(MOST) }
+        Latency::with_batches_of(LEAST_SIZE)
+    }
+
+    /// Of nothing, with batches of `latencies` latencies, or of twice as many as often as it takes: 1 or more.
+    pub fn with_batches_of(latencies: u64) -> Latency {
+        let least = latencies.max(1);
+        Latency { histogram: Histogram::new(), left: least, size: least, least, marks: Vec::with_capacity(MOST) }
     }
 
     /// One more latency.
@@ -109,8 +117,8 @@ impl Latency {
     pub fn reset(&mut self) {
         self.histogram.reset();
         self.marks.clear();
-        self.size = LEAST_SIZE;
-        self.left = LEAST_SIZE;
+        self.size = self.least;
+        self.left = self.least;
     }
 
     /// All latencies so far.

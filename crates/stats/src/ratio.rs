@@ -16,6 +16,8 @@ pub struct Ratio {
     x: f64,
     left: u64,
     size: u64,
+    /// Of the first batches.
+    least: u64,
     batches: Vec<(f64, f64)>,
 }
 
@@ -57,7 +59,13 @@ impl Default for Ratio {
 impl Ratio {
     /// Of nothing.
     pub fn new() -> Ratio {
-        Ratio { y: 0.0, x: 0.0, left: 1, size: 1, batches: Vec::with_capacity(MOST) }
+        Ratio::with_batches_of(1)
+    }
+
+    /// Of nothing, with batches of so many calls, or of twice as many as often as it takes: 1 or more.
+    pub fn with_batches_of(calls: u64) -> Ratio {
+        let least = calls.max(1);
+        Ratio { y: 0.0, x: 0.0, left: least, size: least, least, batches: Vec::with_capacity(MOST) }
     }
 
     /// Of `n` offered at once, `lost` were lost. Batches hold equal numbers of calls.
@@ -85,7 +93,7 @@ impl Ratio {
 
     /// Forgets everything: warm-up is over.
     pub fn reset(&mut self) {
-        *self = Ratio::new();
+        *self = Ratio::with_batches_of(self.least);
     }
 
     /// The sums of numerator and denominator, those of the unfinished batch included.

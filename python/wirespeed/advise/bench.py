@@ -114,6 +114,10 @@ class Bench:
         self._set = [override for override in self._set if override.partition("=")[0].strip() != "run.seed"]
         if self.resolved["run"].get("search"):
             raise InputError("run.search: advice searches by itself; leave it out of the scenario")
+        if self.resolved["run"].get("sampling"):
+            raise InputError(
+                "run.sampling: the runs of a comparison are too short for it; leave it out of the scenario"
+            )
         self.name = "<text>" if "\n" in os.fspath(asked.scenario) else os.fspath(asked.scenario)
         self.warmup = int(self.resolved["run"].get("warmup") or 0)
         self.runs = self.ran = 0

@@ -293,11 +293,6 @@ impl Commanded {
         self.channels.len()
     }
 
-    /// The channel of `home` that has `line`.
-    pub fn channel_of(&self, home: usize, line: Line) -> usize {
-        home * self.per_home + self.place(line).0 as usize
-    }
-
     /// The data buses' peak, in bytes a second.
     pub fn peak_bytes_per_s(&self) -> f64 {
         self.standard.peak_bytes_per_s() / f64::from(self.standard.channels) * self.channels.len() as f64
@@ -312,9 +307,9 @@ impl Commanded {
         self.time(u64::from(clocks)) + links
     }
 
-    /// Hands in a request to `home` that comes in at `at`, or as soon after as it may. Of writes nothing is heard again
-    /// but that they were accepted. `output`: the NIC reads it to send it.
-    pub fn hand_in(&mut self, id: u64, home: usize, line: Line, write: bool, output: bool, at: Ps) {
+    /// Hands in a request to `home` that comes in at `at`, or as soon after as it may: to which channel. Of writes nothing is
+    /// heard again but that they were accepted. `output`: the NIC reads it to send it.
+    pub fn hand_in(&mut self, id: u64, home: usize, line: Line, write: bool, output: bool, at: Ps) -> usize {
         let (channel, place) = self.place(line);
         let channel = channel + (home * self.per_home) as u32;
         let at = at.max(self.driven);
@@ -332,6 +327,7 @@ impl Commanded {
         };
         self.handed_in += 1;
         self.arriving.push(Reverse((at, self.handed_in, slot)));
+        channel as usize
     }
 
     /// Has the row of `line` at `home` open, if nothing waits for its channel: what a read takes if nothing is in the way.
@@ -434,7 +430,7 @@ impl Commanded {
         }
     }
 
-    /// What they do from now on is in no report, until [`Commanded::go_on_reporting`]. Latencies are.
+    /// What they do from now on is in no report, until [`Commanded::go_on_reporting`]; latencies of reads are.
     pub fn pause_reports(&mut self, now: Ps) {
         self.paused = Some((self.gathered(), now));
     }
@@ -444,13 +440,15 @@ impl Commanded {
         let Some((before, since)) = self.paused.take() else { return };
         let clocks = self.clock(now) - self.clock(since);
         let after = self.gathered();
-        self.mark.leave_out(&before, &after, clocks);
+        self.mark.leave_out(&before, &after, clocks, &self.standard);
         self.marked += now.since(since);
     }
 
     /// What they have done since the mark, up to `now`.
     pub fn report(&self, now: Ps) -> CommandReport {
-        let report = self.gathered().since(&self.mark, self.clock(now), &self.standard);
+        let paused = self.paused.as_ref().map(|(before, since)| (before.clone(), *since));
+        let (done, now) = paused.unwrap_or_else(|| (self.gathered(), now));
+        let report = done.since(&self.mark, self.clock(now), &self.standard);
         let links = self.links.as_ref().map(|l| {
             let time = now.since(self.marked).as_secs() * l.free.len() as f64;
             std::array::from_fn(|way| if time > 0.0 { (l.busy[way] - l.marked[way]).as_secs() / time } else { 0.0 })
@@ -514,7 +512,11 @@ impl Commanded {
 
     /// The clock that `time` lies in.
     fn clock(&self, time: Ps) -> u64 {
-        (u128::from(time.0) * u128::from(self.standard.clock_mhz) / 1_000_000) as u64
+        let mhz = self.standard.clock_mhz;
+        // Of the first hours in few instructions.
+        time.0
+            .checked_mul(mhz.into())
+            .map_or_else(|| (u128::from(time.0) * u128::from(mhz) / 1_000_000) as u64, |clocks| clocks / 1_000_000)
     }
 
     /// The request in `slot` is before its channel at `at`.
@@ -689,7 +691,11 @@ fn drive(channel: &mut ChannelController<16>, goal: Goal, found: &mut FinishedRe
 
 /// When `clock` begins.
 fn begins(clock: u64, standard: &Standard) -> Ps {
-    Ps((u128::from(clock) * 1_000_000).div_ceil(u128::from(standard.clock_mhz)) as u64)
+    let mhz = standard.clock_mhz;
+    Ps(clock.checked_mul(1_000_000).map_or_else(
+        || (u128::from(clock) * 1_000_000).div_ceil(u128::from(mhz)) as u64,
+        |time| time.div_ceil(mhz.into()),
+    ))
 }
 
 /// The first field that is not the standard's: its name, what came, and what the standard has.

@@ -84,8 +84,8 @@ impl Counters {
             bank_refreshes: self.bank_refreshes - before.bank_refreshes,
             same_bank_refreshes: self.same_bank_refreshes - before.same_bank_refreshes,
             switches: self.switches - before.switches,
-            // A gap is charged as a whole when it ends, and part of it may count as idle in `before`.
-            gaps: std::array::from_fn(|i| self.gaps[i].saturating_sub(before.gaps[i])),
+            // Idle time of `before` may not be charged yet: what is idle since the last data makes up for it.
+            gaps: std::array::from_fn(|i| self.gaps[i].wrapping_sub(before.gaps[i])),
             open_clocks: self.open_clocks.saturating_sub(before.open_clocks),
         }
     }

@@ -147,14 +147,19 @@ impl Gathered {
     }
 
     /// Moves this mark so that `since` it leaves out what has happened from `before` to `after`, in so many clocks.
-    pub fn leave_out(&mut self, before: &Gathered, after: &Gathered, clocks: u64) {
+    pub fn leave_out(&mut self, before: &Gathered, after: &Gathered, clocks: u64, standard: &Standard) {
+        let burst = u64::from(standard.timings.get("BL").copied().unwrap_or(1));
         let of_channels = self.counters.iter_mut().zip(before.counters.iter().zip(&after.counters));
         for ((mark, start), ((before, _), (after, _))) in of_channels {
             let charged: [u64; GAPS] = std::array::from_fn(|i| after.gaps[i] - before.gaps[i]);
-            let gaps = std::array::from_fn(|i| mark.gaps[i] + charged[i]);
+            let gaps = std::array::from_fn(|i| mark.gaps[i].wrapping_add(charged[i]));
             *mark = Counters { gaps, ..after.since(&before.since(mark)) };
-            // The rest is charged once the next data come.
-            mark.gaps[Gap::Idle as usize] += clocks.saturating_sub(charged.iter().sum());
+            let data = (0..2).map(|way| after.columns[way] - before.columns[way]).sum::<u64>() * burst;
+            // Since the last data before and after it, the time up to now is idle until the next data come. That is charged then,
+            // so that this may count more as idle than was charged yet, or less.
+            let rest = clocks.wrapping_sub(data + charged.iter().sum::<u64>());
+            let idle = &mut mark.gaps[Gap::Idle as usize];
+            *idle = idle.wrapping_add(rest);
             *start += clocks;
         }
         for (mark, (before, after)) in self.heat.iter_mut().zip(before.heat.iter().zip(&after.heat)) {
@@ -181,12 +186,12 @@ impl Gathered {
             let span = until.saturating_sub(start);
             total += span;
             for (all, one) in by_cause[1..].iter_mut().zip(counters.gaps) {
-                *all += one;
+                *all = all.wrapping_add(one);
             }
-            by_cause[1 + Gap::Idle as usize] += until - end;
+            by_cause[1 + Gap::Idle as usize] = by_cause[1 + Gap::Idle as usize].wrapping_add(until - end);
             let bursts = counters.columns[0] + counters.columns[1];
             let of_time = |clocks: u64| if span == 0 { 0.0 } else { clocks as f64 / span as f64 };
-            let idle = of_time(counters.gaps[Gap::Idle as usize] + (until - end));
+            let idle = of_time(counters.gaps[Gap::Idle as usize].wrapping_add(until - end));
             by_cause[0] += bursts * burst;
             channels.push(ChannelLoad { bursts, data: of_time(bursts * burst), idle });
             for (all, one) in sum.columns.iter_mut().zip(counters.columns) {

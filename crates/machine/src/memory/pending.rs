@@ -272,8 +272,8 @@ impl PendingMemory {
             self.touch(home, line, at);
             return at + self.there;
         }
-        self.dram.hand_in(0, home, line, true, false, at + self.there);
-        let posted = &mut self.posted[self.dram.channel_of(home, line)];
+        let channel = self.dram.hand_in(0, home, line, true, false, at + self.there);
+        let posted = &mut self.posted[channel];
         posted.posted += 1;
         if let Some(open) = self.open
             && posted.posted - posted.accepted > POSTED

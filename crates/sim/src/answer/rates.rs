@@ -8,22 +8,42 @@ use crate::run::measure::{Measure, PacketTally};
 use crate::run::simulate::Measured;
 use crate::scenario::Scenario;
 
-/// Rates over the measured time.
+/// Rates over the measured time. Of a sampled run those of all packets that its windows stand for, of which so much was
+/// carried as of the windows': how fast and how long packets are varies more from window to window.
 pub(crate) struct MeasuredRates {
     seconds: f64,
+    /// Mean bytes of all packets by those of measured ones, on the wire and with FCS.
+    longer: [f64; 2],
 }
 
 impl MeasuredRates {
     pub(crate) fn of(m: &Measure) -> MeasuredRates {
-        MeasuredRates { seconds: m.offered_in().as_secs() }
+        let measured = m.offered;
+        match m.stands_for {
+            Some((offered, seen, time)) if offered > 0 && seen.packets > 0 && measured.packets > 0 => {
+                let longer = [(seen.l1_bytes, measured.l1_bytes), (seen.l2_bytes, measured.l2_bytes)];
+                let fewer = measured.packets as f64 / seen.packets as f64;
+                MeasuredRates {
+                    seconds: time.as_secs() * measured.packets as f64 / offered as f64,
+                    longer: longer.map(|(seen, measured)| seen as f64 / measured as f64 * fewer),
+                }
+            }
+            _ => MeasuredRates { seconds: m.window().as_secs(), longer: [1.0; 2] },
+        }
     }
 
     pub(crate) fn mpps(&self, counted: &PacketTally) -> f64 {
         counted.packets as f64 / self.seconds / 1e6
     }
 
-    pub(crate) fn gbps(&self, bytes: u64) -> f64 {
-        bytes as f64 * 8.0 / self.seconds / 1e9
+    /// On the wire.
+    pub(crate) fn gbps(&self, counted: &PacketTally) -> f64 {
+        counted.l1_bytes as f64 * self.longer[0] * 8.0 / self.seconds / 1e9
+    }
+
+    /// With FCS.
+    pub(crate) fn l2_gbps(&self, counted: &PacketTally) -> f64 {
+        counted.l2_bytes as f64 * self.longer[1] * 8.0 / self.seconds / 1e9
     }
 }
 

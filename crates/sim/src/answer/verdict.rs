@@ -134,6 +134,7 @@ pub fn verdict(result: &RunResult) -> RunVerdict {
     }
     let mut reasons = Vec::new();
     let mut advice = Vec::new();
+    reasons.extend(result.measured.sampling.as_ref().map(sampling_text));
     facts.loss(&mut reasons, &mut advice);
     facts.limits(&mut reasons, &mut advice);
     facts.time(&mut reasons, &mut advice);
@@ -161,7 +162,6 @@ pub fn verdict(result: &RunResult) -> RunVerdict {
             });
         }
     }
-    reasons.extend(result.measured.sampling.as_ref().map(sampling_text));
     reasons.push(warmup_text(&result.measured.warmup));
     let warmup = &result.measured.warmup;
     // Near saturation the sojourn wanders for long, and MSER-5 keeps cutting though nothing drifts any more.
@@ -264,7 +264,7 @@ impl Facts<'_> {
             packets: m.offered.packets,
             lost,
             rejected: m.rejected.values().sum(),
-            offered_gbps: rates.gbps(m.offered.l1_bytes),
+            offered_gbps: rates.gbps(&m.offered),
             offered_mpps,
             served_mpps: offered_mpps * (1.0 - lost as f64 / m.offered.packets as f64),
             busy: result.measured.counts.cores.iter().map(|c| c.busy.as_secs() / span).collect(),

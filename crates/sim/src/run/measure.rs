@@ -18,6 +18,8 @@ pub const CLASSES: [(&str, u32); 4] = [("<=64 B", 64), ("65-576 B", 576), ("577-
 const SAMPLE: usize = 20_000;
 /// Intervals of the `series` table, at most.
 const INTERVALS: usize = 200;
+/// Batches of windows, at most: as many as are never merged.
+const MOST_BATCHES: u32 = 31;
 /// Looks at the machine in each, for the mean of what is in its rings.
 const LOOKS: u64 = 4;
 
@@ -157,8 +159,8 @@ pub struct Measure {
     before: (u64, Ps),
     /// Packets of this window whose end is known.
     known: u64,
-    /// All packets that windows stand for, and the time in which they came.
-    all: Option<(u64, Ps)>,
+    /// How many packets windows stand for, those of them that have left, and the time in which they came.
+    pub stands_for: Option<(u64, PacketTally, Ps)>,
     /// Packets, and their bytes on the wire (L1) and with FCS (L2): offered and carried.
     pub offered: PacketTally,
     /// See `offered`.
@@ -201,7 +203,7 @@ pub struct PacketTally {
 }
 
 impl PacketTally {
-    fn add(&mut self, frame_bytes: u32) {
+    pub(crate) fn add(&mut self, frame_bytes: u32) {
         let l2 = (u64::from(frame_bytes) + packet::ETHERNET_FCS_BYTES).max(packet::MIN_FRAME_BYTES);
         self.packets += 1;
         self.l2_bytes += l2;
@@ -213,6 +215,22 @@ impl Measure {
     /// Measures from packet `first` on, the first to arrive after `begin`; `span` is about how long the
     /// measured part takes.
     pub fn new(first: u64, begin: Ps, span: Ps) -> Measure {
+        let (sojourn, loss) = (Latency::new(), Ratio::new());
+        Measure::with(first, begin, span, sojourn, loss, BatchMeans::new())
+    }
+
+    /// As [`Measure::new`], of windows of `packets` packets: batches are of whole ones.
+    pub(crate) fn of_windows(first: u64, begin: Ps, span: Ps, windows: u32, packets: u64) -> Measure {
+        let batch = packets * u64::from(windows.div_ceil(MOST_BATCHES));
+        let (sojourn, loss) = (Latency::with_batches_of(batch), Ratio::with_batches_of(batch));
+        let none_yet = PacketId(first);
+        Measure {
+            until: none_yet,
+            ..Measure::with(first, begin, span, sojourn, loss, BatchMeans::with_batches_of(batch))
+        }
+    }
+
+    fn with(first: u64, begin: Ps, span: Ps, sojourn: Latency, loss: Ratio, reason: BatchMeans) -> Measure {
         Measure {
             first: PacketId(first),
             until: PacketId(u64::MAX),
@@ -220,14 +238,14 @@ impl Measure {
             end: begin,
             before: (0, Ps::ZERO),
             known: 0,
-            all: None,
+            stands_for: None,
             offered: PacketTally::default(),
             carried: PacketTally::default(),
             lost: BTreeMap::new(),
             rejected: BTreeMap::new(),
-            sojourn: Latency::new(),
-            loss: Ratio::new(),
-            reasons: vec![BatchMeans::new(); Reason::COUNT],
+            sojourn,
+            loss,
+            reasons: vec![reason; Reason::COUNT],
             attribution: Attribution::default(),
             classes: vec![ClassTally::default(); CLASSES.len()],
             sample: Vec::new(),
@@ -248,22 +266,6 @@ impl Measure {
     /// Packets of this window whose end is known.
     pub fn known(&self) -> u64 {
         self.known
-    }
-
-    /// The windows stand for so many packets, which came in so long a time.
-    pub(crate) fn stands_for(&mut self, packets: u64, time: Ps) {
-        self.all = Some((packets, time));
-    }
-
-    /// The time in which as many packets come as were measured. Of windows it is that at the rate of all packets they
-    /// stand for: what came in the windows alone varies more.
-    pub fn offered_in(&self) -> Ps {
-        match self.all {
-            Some((packets, time)) if packets > 0 => {
-                Ps((u128::from(time.0) * u128::from(self.offered.packets) / u128::from(packets)) as u64)
-            }
-            _ => self.window(),
-        }
     }
 
     /// The measured time: n packets and the n gaps before them.

@@ -15,7 +15,7 @@ use serde::Serialize;
 use units::Ps;
 
 use super::counts::ServerCounts;
-use super::measure::Measure;
+use super::measure::{Measure, PacketTally};
 use super::observe::{Observed, Unobserved, observe};
 use super::schedule::ProgressWatch;
 use super::steer::{Steer, advance};
@@ -28,7 +28,7 @@ const LOOK: u64 = 64;
 /// How a run was sampled.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Sampling {
-    /// Packets that the windows stand for.
+    /// Packets that the windows stand for: those of the run, or as many as had come where there were fewer or it was stopped.
     pub of: u64,
     /// Windows that were measured.
     pub windows: u32,
@@ -44,7 +44,7 @@ pub struct Sampling {
     pub in_detail: u64,
     /// Packets lost between windows, where nothing is timed.
     pub lost_between: u64,
-    /// Why all of the run was timed after all; [`None`] if it was not.
+    /// Why all of the run was timed after all, and windows were tried in vain; [`None`] if it was not.
     pub timed_in_full: Option<String>,
 }
 
@@ -60,7 +60,9 @@ pub(super) fn sample(
     if watch.is_stopped() {
         return (observed, sampling);
     }
-    sampling.timed_in_full = sampling.fault(&observed.measure, spec);
+    if sampling.timed_in_full.is_none() {
+        sampling.timed_in_full = sampling.fault(&observed.measure, spec);
+    }
     match sampling.timed_in_full {
         Some(_) => (observe(again, watch), sampling),
         None => (observed, sampling),
@@ -70,15 +72,11 @@ pub(super) fn sample(
 impl Sampling {
     /// Why these windows do not stand for the run, if they do not.
     fn fault(&self, measure: &Measure, spec: &SamplingSpec) -> Option<String> {
-        if self.windows < SamplingSpec::LEAST {
-            return Some(format!("the traffic ended after {} of {} windows", self.windows, spec.windows));
-        }
-        let mean = measure.sojourn.mean();
-        if mean.relative() > spec.error {
+        let relative = measure.sojourn.mean().relative();
+        if relative.is_nan() || relative > spec.error {
+            let error = spec.error;
             return Some(format!(
-                "the mean sojourn of its windows is known to {:.1} %, and run.sampling.error is {:.1} %",
-                mean.relative() * 100.0,
-                spec.error * 100.0
+                "the mean sojourn of its windows is known to {relative:.4}, as a share, and run.sampling.error is {error}"
             ));
         }
         let loss = measure.loss.estimate();
@@ -93,10 +91,17 @@ impl Sampling {
     }
 }
 
-struct Nobody;
+/// Sees every packet's end, and has those of windows measured.
+struct WindowWatch {
+    all: PacketTally,
+    measure: Measure,
+}
 
-impl DepartureObserver for Nobody {
-    fn departure(&mut self, _: &Departure) {}
+impl DepartureObserver for WindowWatch {
+    fn departure(&mut self, d: &Departure) {
+        self.all.add(d.frame_bytes);
+        self.measure.departure(d);
+    }
 }
 
 /// A run under way.
@@ -104,12 +109,14 @@ struct SampledRun<'a> {
     server: Server,
     steer: Option<Steer>,
     spec: &'a SamplingSpec,
-    measure: Measure,
+    seen: WindowWatch,
     /// All windows so far.
     counts: Option<ServerCounts>,
     /// Packets offered before, and when that was.
     first: u64,
     since: Ps,
+    /// The traffic ended.
+    ended: bool,
     sampling: Sampling,
 }
 
@@ -134,54 +141,74 @@ impl<'a> SampledRun<'a> {
             lost_between: 0,
             timed_in_full: None,
         };
-        let measure = Measure::new(first, server.now(), Ps((span.0 as f64 * share) as u64));
+        let span = Ps((span.0 as f64 * share) as u64);
+        let measure = Measure::of_windows(first, server.now(), span, spec.windows, spec.packets);
+        let seen = WindowWatch { all: PacketTally::default(), measure };
         let since = server.now();
-        SampledRun { server, steer, spec, measure, counts: None, first, since, sampling }
+        SampledRun { server, steer, spec, seen, counts: None, first, since, ended: false, sampling }
     }
 
     fn measure(mut self, watch: &ProgressWatch) -> (Observed, Sampling) {
         for window in 0..u64::from(self.spec.windows) {
-            let begin = self.first + window * self.sampling.every + self.sampling.start;
-            if watch.is_stopped() || !self.window(begin, watch) {
+            let planned = self.first + window * self.sampling.every + self.sampling.start;
+            // The one before may have had to go on for longer, in detail, until all of its packets had left.
+            let begin = planned.max(self.server.offered());
+            let fits = begin + self.spec.packets <= self.first + self.sampling.of;
+            if !fits || watch.is_stopped() || !self.window(begin, watch) {
                 break;
             }
             self.sampling.windows += 1;
         }
-        let SampledRun { server, steer, measure, counts, sampling, .. } = self;
+        if self.sampling.windows < self.spec.windows {
+            self.sampling.of = self.server.offered() - self.first;
+            self.sampling.timed_in_full = self.cut();
+        }
+        let SampledRun { server, steer, seen, counts, sampling, .. } = self;
         let counts = counts.unwrap_or_else(|| {
             let now = ServerCounts::of(&server);
             now.since(&now)
         });
-        (Observed::of(server, steer, measure, counts, watch.is_stopped()), sampling)
+        (Observed::of(server, steer, seen.measure, counts, watch.is_stopped()), sampling)
+    }
+
+    /// Why there are too few windows, if there are.
+    fn cut(&self) -> Option<String> {
+        let (found, planned) = (self.sampling.windows, self.spec.windows);
+        let why =
+            if self.ended { "the traffic ended" } else { "windows run into each other, as packets take long to leave" };
+        (found < SamplingSpec::LEAST).then(|| format!("{why}: {found} of {planned} windows were measured"))
     }
 
     /// The window from packet `begin` on, and what comes before it; `false` if it was not measured whole.
     fn window(&mut self, begin: u64, watch: &ProgressWatch) -> bool {
-        let lost = self.server.lost();
-        self.server.set_functional(true);
-        let more = self.go_on(begin - self.spec.warmup, watch, &mut Nobody);
-        self.server.set_functional(false);
-        self.sampling.lost_between += self.server.lost() - lost;
+        let from = self.server.offered();
+        if from < begin - self.spec.warmup {
+            let lost = self.server.lost();
+            self.server.set_functional(true);
+            self.go_on(begin - self.spec.warmup, watch);
+            self.server.set_functional(false);
+            self.sampling.lost_between += self.server.lost() - lost;
+        }
         let warm = self.server.offered();
-        if !more || !self.go_on(begin, watch, &mut Nobody) {
+        if !self.go_on(begin, watch) {
             return false;
         }
         let from = ServerCounts::of(&self.server);
         let from = self.counts.as_ref().map_or_else(|| from.clone(), |done| from.leaving_out_all_but(done));
         self.server.pause_dram_reports(false);
-        self.measure.next_window(begin, self.spec.packets, self.server.now());
-        let end = begin + self.spec.packets;
-        let whole = self.through(end, watch);
-        self.measure.stands_for(self.server.offered() - self.first, self.server.now().since(self.since));
+        self.seen.measure.next_window(begin, self.spec.packets, self.server.now());
+        let whole = self.through(begin + self.spec.packets, watch);
+        let (offered, time) = (self.server.offered() - self.first, self.server.now().since(self.since));
+        self.seen.measure.stands_for = Some((offered, self.seen.all, time));
         self.counts = Some(ServerCounts::of(&self.server).since(&from));
         self.server.pause_dram_reports(true);
-        let mut open = whole;
-        while open && self.measure.known() < self.spec.packets && !watch.is_stopped() {
+        let mut more = true;
+        while more && whole && self.seen.measure.known() < self.spec.packets && !watch.is_stopped() {
             let pause = Pause { offered: self.server.offered() + LOOK, at: Ps::MAX };
-            open = advance(&mut self.server, pause, &mut self.measure, &mut self.steer);
+            more = advance(&mut self.server, pause, &mut self.seen, &mut self.steer);
         }
         self.sampling.in_detail += self.server.offered() - warm;
-        whole && self.measure.known() == self.spec.packets
+        whole && self.seen.measure.known() == self.spec.packets
     }
 
     /// Goes on, measuring, until `end` packets were offered.
@@ -189,25 +216,26 @@ impl<'a> SampledRun<'a> {
         let mut last = ServerCounts::of(&self.server);
         let mut more = true;
         while more && self.server.offered() < end && !watch.is_stopped() {
-            let pause = Pause { offered: end, at: last.span + self.measure.between_looks() };
-            more = advance(&mut self.server, pause, &mut self.measure, &mut self.steer);
+            let pause = Pause { offered: end, at: last.span + self.seen.measure.between_looks() };
+            more = advance(&mut self.server, pause, &mut self.seen, &mut self.steer);
             if self.server.now() >= pause.at || self.server.offered() >= end {
-                last = self.measure.look(last, &self.server);
+                last = self.seen.measure.look(last, &self.server);
             }
         }
+        self.ended |= !more && self.server.offered() < end;
         watch.tell(self.server.offered() - self.first, self.sampling.of, false);
         self.server.offered() >= end
     }
 
     /// Goes on until `offered` packets were offered; `false` if the traffic ends or the run is stopped before.
-    fn go_on(&mut self, offered: u64, watch: &ProgressWatch, seen: &mut impl DepartureObserver) -> bool {
+    fn go_on(&mut self, offered: u64, watch: &ProgressWatch) -> bool {
         let pause = Pause { offered, at: Ps::MAX };
-        while self.server.offered() < offered
-            && !watch.is_stopped()
-            && advance(&mut self.server, pause, seen, &mut self.steer)
-        {
+        let mut more = true;
+        while more && self.server.offered() < offered && !watch.is_stopped() {
+            more = advance(&mut self.server, pause, &mut self.seen, &mut self.steer);
             watch.tell(self.server.offered() - self.first, self.sampling.of, false);
         }
+        self.ended |= !more && self.server.offered() < offered;
         self.server.offered() >= offered
     }
 }

@@ -184,12 +184,15 @@ impl Scenario {
     }
 }
 
+/// Of a run, or of its warm-up.
+const MOST_PACKETS: u64 = 1_000_000_000_000;
+
 impl RunSpec {
     fn check(&self, found: &mut ScenarioFaults) {
-        if !(1_000..=1_000_000_000_000).contains(&self.packets) {
+        if !(1_000..=MOST_PACKETS).contains(&self.packets) {
             found.add("run.packets", format!("{}: allowed are 1000 to 1e12", self.packets));
         }
-        if let Some(n) = self.warmup.filter(|n| *n > 1_000_000_000_000) {
+        if let Some(n) = self.warmup.filter(|n| *n > MOST_PACKETS) {
             found.add("run.warmup", format!("{n}: allowed are 0 to 1e12"));
         }
         if let Some(sampling) = &self.sampling {
@@ -234,10 +237,11 @@ impl SamplingSpec {
             );
         } else if windows.saturating_mul(length) > packets {
             let room = packets / length.max(1);
-            let remedy = if room < least {
-                format!("raise run.packets to {} or more, or leave out run.sampling", least.saturating_mul(length))
-            } else {
-                "lower windows, or raise run.packets".into()
+            let wanted = least.saturating_mul(length);
+            let remedy = match room < least {
+                true if wanted > MOST_PACKETS => "lower run.sampling.packets and warmup".into(),
+                true => format!("raise run.packets to {wanted} or more, or lower run.sampling.packets and warmup"),
+                false => "lower windows, packets or warmup, or raise run.packets".into(),
             };
             let message = format!(
                 "{windows} windows of {} + {} packets are {}, and run.packets is {packets}: allowed are up to {room} ({remedy})",

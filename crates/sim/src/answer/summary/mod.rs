@@ -67,7 +67,9 @@ pub fn traffic_id(result: &RunResult) -> String {
         FunctionKind::Upf => toml::to_string(&s.function.upf).unwrap_or_default(),
         _ => String::new(),
     };
-    let sampling = s.run.sampling.as_ref().map(|sampling| format!("{sampling:?}")).unwrap_or_default();
+    let sampled = result.measured.sampling.as_ref().filter(|sampling| sampling.timed_in_full.is_none());
+    let sampling =
+        sampled.map(|s| format!("{} {} {}", s.windows, s.window_packets, s.window_warmup)).unwrap_or_default();
     hash(&format!(
         "{traffic}\n{users}{sampling}{} {} {} {} {:e} {:?} {} {}",
         s.run.seed,
@@ -274,10 +276,10 @@ impl Summary {
             stationary: is_stationary(m),
             offered_mpps: rates.mpps(&m.offered),
             carried_mpps: rates.mpps(&m.carried),
-            offered_gbps: rates.gbps(m.offered.l1_bytes),
-            carried_gbps: rates.gbps(m.carried.l1_bytes),
-            offered_l2_gbps: rates.gbps(m.offered.l2_bytes),
-            carried_l2_gbps: rates.gbps(m.carried.l2_bytes),
+            offered_gbps: rates.gbps(&m.offered),
+            carried_gbps: rates.gbps(&m.carried),
+            offered_l2_gbps: rates.l2_gbps(&m.offered),
+            carried_l2_gbps: rates.l2_gbps(&m.carried),
             line_rate_gbps: scenario.nic.rate.gbps(),
             load: result.load,
             loss: loss.value,
