@@ -192,7 +192,7 @@ pub fn sampling_text(sampling: &Sampling) -> String {
             sampling.windows,
             count(sampling.window_packets),
             count(sampling.of),
-            sampling.in_detail as f64 * 100.0 / sampling.of as f64
+            sampling.in_detail as f64 * 100.0 / sampling.of.max(1) as f64
         ),
         Some(why) => format!("All of the run was timed, not windows of it: {why}."),
     }

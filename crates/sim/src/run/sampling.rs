@@ -161,7 +161,8 @@ impl<'a> SampledRun<'a> {
         }
         if self.sampling.windows < self.spec.windows {
             self.sampling.of = self.server.offered() - self.first;
-            self.sampling.timed_in_full = self.cut();
+            // Of a run that was stopped nothing is said of why, and nothing is timed instead.
+            self.sampling.timed_in_full = if watch.is_stopped() { None } else { self.cut() };
         }
         let SampledRun { server, steer, seen, counts, sampling, .. } = self;
         let counts = counts.unwrap_or_else(|| {
