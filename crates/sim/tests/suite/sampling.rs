@@ -126,3 +126,13 @@ fn plans_without_room_are_refused_with_both_numbers() {
         assert!(error.contains(message), "{error}");
     }
 }
+
+#[test]
+fn a_sampled_run_that_is_stopped_does_not_say_that_it_was_timed_in_full() {
+    let scenario = scenario(&[&SLOW[..], &["run.packets=400000", WINDOWS]].concat(), None);
+    let stopped = run(&scenario, RunOptions::default(), &mut |p| !(p.phase == "run" && p.done > 0)).unwrap();
+    let sampling = stopped.measured.sampling.as_ref().unwrap();
+    assert!(stopped.partial && sampling.windows < 64 && sampling.of < 400_000, "{sampling:?}");
+    assert_eq!(sampling.timed_in_full, None);
+    assert!(!summary(&stopped, "test")["verdict"]["reasons"].to_string().contains("NaN"));
+}
