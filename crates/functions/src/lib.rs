@@ -15,6 +15,7 @@ pub mod fragment;
 pub mod inspect;
 pub mod lookup;
 pub mod nat;
+pub mod program;
 pub mod socket;
 mod tape;
 pub mod trace;
@@ -34,6 +35,7 @@ pub use fragment::{Fragment, FragmentSpec};
 pub use inspect::{Inspect, InspectSpec};
 pub use lookup::{Lookup, NextHop};
 pub use nat::{Nat, NatKey, NatSpec, NatTimeouts};
+pub use program::{Program, ProgramSpec};
 pub use socket::{Socket, SocketSpec};
 pub use trace::{RecordedProgram, Trace};
 pub use ttl::Ttl;
@@ -218,4 +220,6 @@ functions! {
     Work, false;
     /// A recorded program.
     Trace, false;
+    /// A program as its source describes it.
+    Program, true;
 }

@@ -155,6 +155,25 @@ impl Script {
         (act, at + 1)
     }
 
+    /// Takes every instruction `parts` times in [`Script::WHOLE`]: in all as many as that makes of their sum, to one less.
+    pub fn scale(&mut self, parts: u64) {
+        let mut left = 0;
+        let mut scaled = |instructions: u64, most: u64| {
+            let wanted = instructions * parts + left;
+            let now = (wanted / Self::WHOLE).min(most);
+            left = wanted - now * Self::WHOLE;
+            now
+        };
+        for step in &mut self.steps {
+            let now = scaled(step.word >> WORD_BITS, MOST_INSTRUCTIONS);
+            step.word = step.word & WORD | now << WORD_BITS;
+        }
+        self.carried = scaled(self.carried, u64::MAX);
+    }
+
+    /// What [`Script::scale`] leaves as it is.
+    pub const WHOLE: u64 = 1 << 16;
+
     /// Instructions after the last step.
     pub fn trailing(&self) -> u32 {
         self.carried as u32
@@ -262,6 +281,32 @@ impl Probe for Script {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn scaled_instructions_are_where_they_were_and_lose_less_than_one() {
+        for parts in [Script::WHOLE / 3, Script::WHOLE, 5 * Script::WHOLE / 2] {
+            let mut script = Script::new();
+            for i in 0..100u32 {
+                script.work(1, i * 37 % 11);
+                script.touch(Ref::load(RegionId::FIRST_TABLE, 64 * u64::from(i), 8, 3));
+            }
+            script.work(1, 9);
+            let before: Vec<ScriptStep> = script.steps.clone();
+            let all = |script: &Script| {
+                script.steps.iter().map(|step| u64::from(step.instructions())).sum::<u64>() + script.carried
+            };
+            let sum = all(&script);
+            script.scale(parts);
+            assert_eq!(all(&script), sum * parts / Script::WHOLE);
+            let mut so_far = 0.0;
+            for (was, is) in before.iter().zip(&script.steps) {
+                assert_eq!(was.reference(), is.reference());
+                so_far +=
+                    f64::from(was.instructions()) * parts as f64 / Script::WHOLE as f64 - f64::from(is.instructions());
+                assert!((0.0..1.0).contains(&so_far), "{so_far}");
+            }
+        }
+    }
 
     #[test]
     fn a_script_keeps_references_owners_and_instructions() {

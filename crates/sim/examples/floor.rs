@@ -96,20 +96,10 @@ fn pass(
     let mut source = loaded.blueprint.source(scenario.run.seed, &load)?;
     let mut function = loaded.function.clone();
     let mut pool = Mempool::new(&scenario.mempool, 1);
-    let mbufs = scenario.mempool.size;
-    let layout = ServerLayout::new(
-        1,
-        mbufs,
-        pool.ring_bytes(),
-        nic.rx_descriptors,
-        nic.tx_descriptors,
-        nic.ports,
-        &function.regions(),
-    )?;
-    let mut rx =
-        RxQueue::new(nic.rx_descriptors, nic.refill, CORE, &mut pool).ok_or("the pool is smaller than the ring")?;
-    let mut tx: Vec<TxQueue> =
-        (0..nic.ports).map(|port| TxQueue::new(nic.tx_descriptors, port, nic.fast_free)).collect();
+    let (mbufs, stride) = (scenario.mempool.size, scenario.mempool.stride());
+    let layout = ServerLayout::new(1, (mbufs, stride), pool.ring_bytes(), nic, &function.regions(), |_, _| 4096)?;
+    let mut rx = RxQueue::new(nic, 0, stride, CORE, &mut pool).ok_or("the pool is smaller than the ring")?;
+    let mut tx: Vec<TxQueue> = (0..nic.ports).map(|port| TxQueue::new(nic, port)).collect();
     let mut chain = CacheChain::new(&levels(scenario)?, 0, "machine")?;
     let mut script = Script::new();
     let (mut received, mut frames, mut mbuf_of) = (Vec::new(), Vec::new(), Vec::new());
@@ -146,7 +136,7 @@ fn pass(
                 of_bytes(layout.data(mbuf), packet.frame_bytes.into()).for_each(|line| look_up(line, How::DmaWrite));
                 look_up(layout.address(RX_RING, rx.offset(descriptor), 0).line(), How::DmaWrite);
             }
-            rx.complete(Received { packet, mbuf, visible: now, dma_memory: Ps::ZERO });
+            rx.complete(Received { packet, mbuf, visible: now, dma_memory: Ps::ZERO, queue: 0 });
         }
         if depth == Depth::Traffic {
             spare.append(&mut frames);
@@ -171,7 +161,7 @@ fn pass(
                 Verdict::Forward { port } => {
                     let port = usize::from(port.0 % nic.ports);
                     tx[port].reclaim(now, CORE, &mut pool, layout.mbuf_stride(), &mut script);
-                    if tx[port].send(packet.id, mbuf, &mut script) {
+                    if tx[port].send(packet.id, packet.frame_bytes, mbuf, &mut script) {
                         sent.push((port, mbuf, packet.frame_bytes));
                     }
                 }

@@ -28,4 +28,4 @@ mod spec;
 
 pub use burst::{BurstPacket, CoreStep};
 pub use replay::Core;
-pub use spec::{CoreModel, CoreSpec};
+pub use spec::{CoreModel, CoreSpec, StallSpec};

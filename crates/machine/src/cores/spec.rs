@@ -52,6 +52,46 @@ pub struct CoreSpec {
     pub store_buffer: u32,
     /// Cycles of a poll that finds nothing.
     pub poll_cycles: u32,
+    /// What a packet stalls the core for, whatever memory does: mispredicted branches, chains of instructions that `cpi` does not
+    /// tell of; nothing when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packet_stall: Option<Span>,
+    /// What a burst does beside: the way from driver to program and back, with cold branches; nothing when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub burst_stall: Option<Span>,
+    /// Time that the system takes from a core that polls; none when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stalls: Option<StallSpec>,
+}
+
+/// Time that the system takes from a core: interrupts, kernel threads, firmware.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct StallSpec {
+    /// The mean time from the end of one to the next, 1 us to 1000 s.
+    pub every: Span,
+    /// How long they last, each as likely; 1 to 64 of 1 ns to 1 s.
+    pub lengths: Vec<Span>,
+}
+
+impl StallSpec {
+    fn check(&self, path: &str) -> Result<(), MachineError> {
+        let error = |field: &str, came: String, allowed: &str| {
+            let remedy = "such as { every = \"1 s\", lengths = [\"5.4 us\"] }";
+            Err(MachineError::new(format!("{path}.stalls.{field}"), came, allowed, remedy.into()))
+        };
+        let second = Ps::from_ns(1_000_000_000);
+        if !(Ps::from_ns(1_000)..=second * 1000).contains(&self.every.ps()) {
+            return error("every", self.every.to_string(), "1 us to 1000 s");
+        }
+        if !(1..=64).contains(&self.lengths.len()) {
+            return error("lengths", format!("{} times", self.lengths.len()), "1 to 64 times");
+        }
+        match self.lengths.iter().find(|length| !(Ps::from_ns(1)..=second).contains(&length.ps())) {
+            Some(length) => error("lengths", length.to_string(), "1 ns to 1 s"),
+            None => Ok(()),
+        }
+    }
 }
 
 impl CoreSpec {
@@ -88,6 +128,14 @@ impl CoreSpec {
         if let Some(each) = self.l1_fill_interval.filter(|each| !(Ps(10)..=Ps::from_ns(1_000)).contains(&each.ps())) {
             return error("l1_fill_interval", each.to_string(), "10 ps to 1 us");
         }
+        for (field, stall) in [("packet_stall", self.packet_stall), ("burst_stall", self.burst_stall)] {
+            if let Some(stall) = stall.filter(|stall| stall.ps() > Ps::from_ns(100_000)) {
+                return error(field, stall.to_string(), "at most 100 us");
+            }
+        }
+        if let Some(stalls) = &self.stalls {
+            stalls.check(path)?;
+        }
         if !(1..=256).contains(&self.store_buffer) {
             return error("store_buffer", self.store_buffer.to_string(), "1 to 256");
         }
@@ -95,6 +143,12 @@ impl CoreSpec {
             return error("poll_cycles", self.poll_cycles.to_string(), "1 to 1000000");
         }
         Ok(())
+    }
+
+    /// What a burst of `packets` packets stalls the core for, whatever memory does.
+    pub fn stalls(&self, packets: usize) -> Ps {
+        let time = |stall: Option<Span>| stall.map_or(Ps::ZERO, Span::ps);
+        time(self.burst_stall) + time(self.packet_stall) * packets as u64
     }
 
     /// The clock period.

@@ -2,29 +2,18 @@
 
 use std::collections::VecDeque;
 
-use packet::{Packet, RX_DESCRIPTOR_BYTES, TX_DESCRIPTOR_BYTES};
+use packet::Packet;
 use probe::{Probe, Ref, RegionId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{CoreId, PacketId, Ps};
+use units::{CoreId, LINE_BYTES, PacketId, Ps};
 
+use super::driver_spec::{DriverSpec, MOST_BULK, Reclaim};
 use super::mempool::Mempool;
-use super::{MBUF_STRIDE, POOL, RX_RING, RX_SW_RING, TX_RING, TX_SW_RING};
+use super::{NicSpec, POOL, RX_COMPLETIONS, RX_RING, RX_SW_RING, TX_RING, TX_SW_RING};
 
-/// The driver posts and frees mbufs this many at a time (`rx_free_thresh`, `tx_rs_thresh`: 32).
-const BULK: usize = 32;
-/// Bytes of an entry of the software rings: `struct i40e_rx_entry` is a pointer,
-/// `struct i40e_tx_entry` a pointer and two indices.
-const RX_ENTRY_BYTES: u64 = 8;
-const TX_ENTRY_BYTES: u64 = 16;
-
-/// Instructions of the driver (assumed, of the order of the scalar paths of i40e in DPDK 22.11):
-/// for a received packet, a posted mbuf, a sent packet, a freed mbuf, and a call for a burst.
-const RX_PACKET_INSTRUCTIONS: u32 = 30;
-const RX_POST_INSTRUCTIONS: u32 = 8;
-const TX_PACKET_INSTRUCTIONS: u32 = 20;
-const TX_FREE_INSTRUCTIONS: u32 = 8;
-const CALL_INSTRUCTIONS: u32 = 40;
+/// Of a received packet in a compressed session: 8 in a slot of 64 (`mlx5_mini_cqe8`).
+const MINI_COMPLETION_BYTES: u64 = 8;
 
 const SITE_RX: u16 = 50_000;
 const SITE_POST: u16 = 50_010;
@@ -66,8 +55,8 @@ impl Refill {
     }
 
     /// The references to fresh `mbuf`, whose number was loaded `dep` references before.
-    fn touch(self, mbuf: u32, dep: u8, probe: &mut impl Probe) {
-        let base = u64::from(mbuf) * MBUF_STRIDE;
+    fn touch(self, mbuf: u32, stride: u64, dep: u8, probe: &mut impl Probe) {
+        let base = u64::from(mbuf) * stride;
         match self {
             Refill::Computed => {}
             Refill::Read => probe.touch(Ref::load(POOL, base, 16, SITE_POST + 2).after(dep)),
@@ -91,12 +80,16 @@ pub struct Received {
     pub visible: Ps,
     /// How much of the time since arrival was the memory system's, not PCIe's.
     pub dma_memory: Ps,
+    /// Which of its core's receive queues it is in.
+    pub queue: u16,
 }
 
 /// A receive queue: descriptors posted by the driver, used by the NIC in order.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct RxQueue {
     descriptors: u64,
+    /// The queues of a core lie one after the other.
+    base: u64,
     posted: VecDeque<u32>,
     /// The descriptor the NIC uses next, the driver reads next, the driver posts next.
     nic_next: u64,
@@ -107,26 +100,32 @@ pub struct RxQueue {
     ready: VecDeque<Received>,
     spare: Vec<u32>,
     refill: Refill,
+    driver: DriverSpec,
+    /// Bytes from one mbuf to the next.
+    stride: u64,
 }
 
 impl RxQueue {
-    /// A queue of `descriptors` descriptors, all posted with mbufs of `pool`; [`None`] if the pool
-    /// has too few.
-    pub fn new(descriptors: u32, refill: Refill, core: CoreId, pool: &mut Mempool) -> Option<RxQueue> {
+    /// Queue number `number` of a core as `nic` has it, all descriptors posted with mbufs of `pool`, which lie `stride` bytes apart; [`None`] if the
+    /// pool has too few.
+    pub fn new(nic: &NicSpec, number: u32, stride: u64, core: CoreId, pool: &mut Mempool) -> Option<RxQueue> {
         let mut posted = Vec::new();
-        if !pool.get_bulk(core, descriptors as usize, &mut posted, &mut probe::Null) {
+        if !pool.get_bulk(core, nic.rx_descriptors as usize, &mut posted, &mut probe::Null) {
             return None;
         }
         Some(RxQueue {
-            descriptors: u64::from(descriptors),
+            descriptors: u64::from(nic.rx_descriptors),
+            base: u64::from(nic.rx_descriptors) * u64::from(number),
             posted: posted.into(),
             nic_next: 0,
             read_next: 0,
-            post_next: u64::from(descriptors),
+            post_next: u64::from(nic.rx_descriptors),
             to_post: 0,
             ready: VecDeque::new(),
             spare: Vec::new(),
-            refill,
+            refill: nic.refill,
+            driver: nic.driver.clone(),
+            stride,
         })
     }
 
@@ -167,25 +166,50 @@ impl RxQueue {
 
     /// The offset of descriptor `number` in its ring.
     pub fn offset(&self, number: u64) -> u64 {
-        number % self.descriptors * RX_DESCRIPTOR_BYTES
+        self.at(number) * u64::from(self.driver.rx_descriptor)
+    }
+
+    /// Where descriptor `number` is, counted in descriptors from the start of the core's rings.
+    fn at(&self, number: u64) -> u64 {
+        self.base + number % self.descriptors
+    }
+
+    /// The offset of the completion of packet `number` in a ring of its own; [`None`] where the NIC writes to the descriptor.
+    pub fn completion_offset(&self, number: u64) -> Option<u64> {
+        let bytes = u64::from(self.driver.rx_completion);
+        let each = if self.driver.compressed { MINI_COMPLETION_BYTES } else { bytes };
+        (bytes > 0).then_some(self.at(number) * each)
     }
 
     /// The driver takes up to `burst` packets visible at `now` and appends them to `out`.
     pub fn receive(&mut self, now: Ps, burst: usize, out: &mut Vec<Received>, probe: &mut impl Probe) {
-        probe.work(SITE_RX, CALL_INSTRUCTIONS);
+        probe.work(SITE_RX, self.driver.call_instructions);
         let mut taken = 0;
         while taken < burst
             && self.oldest().is_some_and(|visible| visible <= now)
             && let Some(received) = self.ready.pop_front()
         {
-            let at = self.read_next % self.descriptors;
+            let at = self.at(self.read_next);
             let id = received.packet.id;
             probe.begin(id);
-            probe.touch(Ref::load(RX_RING, at * RX_DESCRIPTOR_BYTES, 16, SITE_RX));
-            probe.touch(Ref::load(RX_SW_RING, at * RX_ENTRY_BYTES, RX_ENTRY_BYTES as u16, SITE_RX + 1));
+            let driver = &self.driver;
+            match self.completion_offset(self.read_next) {
+                None => probe.touch(Ref::load(RX_RING, at * u64::from(driver.rx_descriptor), 16, SITE_RX)),
+                Some(offset) if driver.compressed => {
+                    probe.touch(Ref::load(RX_COMPLETIONS, offset, MINI_COMPLETION_BYTES as u16, SITE_RX));
+                    if driver.returns_slots {
+                        // The owner in the last byte of each slot that the session covers.
+                        let slot = at * u64::from(driver.rx_completion) + u64::from(driver.rx_completion) - 1;
+                        probe.touch(Ref::store(RX_COMPLETIONS, slot, 1, SITE_RX + 3));
+                    }
+                }
+                Some(offset) => probe.touch(Ref::load(RX_COMPLETIONS, offset, driver.rx_completion as u16, SITE_RX)),
+            }
+            let entry = u64::from(driver.rx_entry);
+            probe.touch(Ref::load(RX_SW_RING, at * entry, entry as u16, SITE_RX + 1));
             // Receive fields of the mbuf: lengths, port, hash, packet type.
             probe.touch(Ref::store(RegionId::MBUF, 16, 48, SITE_RX + 2).after(1));
-            probe.work(SITE_RX + 2, RX_PACKET_INSTRUCTIONS);
+            probe.work(SITE_RX + 2, driver.rx_instructions);
             probe.end(id);
             self.read_next += 1;
             self.to_post += 1;
@@ -201,33 +225,35 @@ impl RxQueue {
 
     /// Whether descriptors are without mbufs for want of free ones.
     pub fn is_starved(&self) -> bool {
-        self.to_post >= BULK
+        self.to_post >= self.driver.rx_bulk as usize
     }
 
     /// Whether a starved queue can be filled again.
     pub fn can_refill(&self, core: CoreId, pool: &Mempool) -> bool {
-        pool.has(core, BULK)
+        pool.has(core, self.driver.rx_bulk as usize)
     }
 
-    /// The driver posts fresh mbufs for descriptors it has read, 32 at a time. They reach the NIC
+    /// The driver posts fresh mbufs for descriptors it has read, `driver.rx_bulk` at a time. They reach the NIC
     /// with [`RxQueue::doorbell`]. Gives the mbufs that it wanted and the pool did not have.
     pub fn refill(&mut self, core: CoreId, pool: &mut Mempool, probe: &mut impl Probe) -> usize {
-        while self.to_post >= BULK {
+        let bulk = self.driver.rx_bulk as usize;
+        let (descriptor, entry) = (u64::from(self.driver.rx_descriptor), u64::from(self.driver.rx_entry));
+        while self.to_post >= bulk {
             let before = self.spare.len();
-            if !pool.get_bulk(core, BULK, &mut self.spare, probe) {
+            if !pool.get_bulk(core, bulk, &mut self.spare, probe) {
                 return self.to_post;
             }
             for (i, &mbuf) in self.spare[before..].iter().enumerate() {
-                let at = self.post_next % self.descriptors;
+                let at = self.at(self.post_next);
                 // The pool's last references load the numbers, one each: that of this mbuf or the next is so far back.
-                let number = BULK + i * (self.refill.references() + 1);
-                self.refill.touch(mbuf, number as u8, probe);
-                probe.touch(Ref::store(RX_SW_RING, at * RX_ENTRY_BYTES, RX_ENTRY_BYTES as u16, SITE_POST));
-                probe.touch(Ref::store(RX_RING, at * RX_DESCRIPTOR_BYTES, 16, SITE_POST + 1));
+                let number = bulk + i * (self.refill.references() + 1);
+                self.refill.touch(mbuf, self.stride, number as u8, probe);
+                probe.touch(Ref::store(RX_SW_RING, at * entry, entry as u16, SITE_POST));
+                probe.touch(Ref::store(RX_RING, at * descriptor, 16, SITE_POST + 1));
                 self.post_next += 1;
             }
-            probe.work(SITE_POST, RX_POST_INSTRUCTIONS * BULK as u32);
-            self.to_post -= BULK;
+            probe.work(SITE_POST, self.driver.post_instructions * bulk as u32);
+            self.to_post -= bulk;
         }
         0
     }
@@ -235,6 +261,11 @@ impl RxQueue {
     /// Whether mbufs wait for the doorbell.
     pub fn is_refilled(&self) -> bool {
         !self.spare.is_empty()
+    }
+
+    /// Whether a doorbell has to be rung for them: a store to the NIC.
+    pub fn rings(&self) -> bool {
+        self.is_refilled() && self.driver.rx_doorbell
     }
 
     /// The tail register is written: what was refilled is the NIC's.
@@ -245,7 +276,7 @@ impl RxQueue {
 
 impl Default for Received {
     fn default() -> Self {
-        Received { packet: Packet::default(), mbuf: 0, visible: Ps::ZERO, dma_memory: Ps::ZERO }
+        Received { packet: Packet::default(), mbuf: 0, visible: Ps::ZERO, dma_memory: Ps::ZERO, queue: 0 }
     }
 }
 
@@ -265,14 +296,23 @@ pub struct TxQueue {
     first: u64,
     next: u64,
     fast_free: bool,
+    driver: DriverSpec,
 }
 
 impl TxQueue {
-    /// An empty queue of port `port`. With `fast_free` mbufs go back without a look at each.
-    pub fn new(descriptors: u32, port: u16, fast_free: bool) -> TxQueue {
-        let base = u64::from(descriptors) * u64::from(port);
-        let descriptors = descriptors as usize;
-        TxQueue { descriptors, base, fetched: 0, sent: VecDeque::new(), read: 0, first: 0, next: 0, fast_free }
+    /// An empty queue of port `port`, as `nic` has it.
+    pub fn new(nic: &NicSpec, port: u16) -> TxQueue {
+        TxQueue {
+            descriptors: nic.tx_descriptors as usize,
+            base: u64::from(nic.tx_descriptors) * u64::from(port),
+            fetched: 0,
+            sent: VecDeque::new(),
+            read: 0,
+            first: 0,
+            next: 0,
+            fast_free: nic.fast_free,
+            driver: nic.driver.clone(),
+        }
     }
 
     /// Where descriptor `number` is, counted in descriptors from the start of the core's ring.
@@ -285,53 +325,80 @@ impl TxQueue {
         self.sent.len()
     }
 
-    /// The driver gives mbufs that the NIC has read back to the pool, 32 at a time, once fewer than
-    /// 32 descriptors are free.
+    /// Whether the driver looks for mbufs to give back.
+    fn wants_back(&self, bulk: usize) -> bool {
+        self.sent.len() >= bulk
+            && match self.driver.reclaim {
+                Reclaim::Full => self.descriptors - self.sent.len() < bulk,
+                Reclaim::Done => true,
+            }
+    }
+
+    /// The driver gives mbufs that the NIC has read back to the pool, `driver.tx_bulk` at a time: once fewer descriptors than
+    /// that are free, or whenever there are so many.
     pub fn reclaim(&mut self, now: Ps, core: CoreId, pool: &mut Mempool, stride: u64, probe: &mut impl Probe) {
-        while self.descriptors - self.sent.len() < BULK && self.sent.len() >= BULK {
-            let last = self.at(self.first + BULK as u64 - 1);
-            probe.touch(Ref::load(TX_RING, last * TX_DESCRIPTOR_BYTES, 8, SITE_FREE));
-            // Read in order: the last of the 32 tells for all.
-            if self.sent[BULK - 1].1.is_none_or(|at| at > now) {
+        let bulk = self.driver.tx_bulk as usize;
+        let (descriptor, entry) = (u64::from(self.driver.tx_descriptor), u64::from(self.driver.tx_entry));
+        while self.wants_back(bulk) {
+            // Read in order: the last one tells for all.
+            let done = self.sent[bulk - 1].1.is_some_and(|at| at <= now);
+            if !done && self.driver.reclaim == Reclaim::Done {
                 return;
             }
-            self.read -= BULK;
-            let mut back = [0u32; BULK];
-            for (mbuf, (sent, _)) in back.iter_mut().zip(self.sent.drain(..BULK)) {
+            let last = self.at(self.first + bulk as u64 - 1);
+            probe.touch(Ref::load(TX_RING, last * descriptor, 8, SITE_FREE));
+            if !done {
+                return;
+            }
+            self.read -= bulk;
+            let mut back = [0u32; MOST_BULK];
+            for (mbuf, (sent, _)) in back.iter_mut().zip(self.sent.drain(..bulk)) {
                 *mbuf = sent;
                 let at = self.base + self.first % self.descriptors as u64;
-                probe.touch(Ref::load(TX_SW_RING, at * TX_ENTRY_BYTES, TX_ENTRY_BYTES as u16, SITE_FREE + 1));
+                probe.touch(Ref::load(TX_SW_RING, at * entry, entry as u16, SITE_FREE + 1));
                 self.first += 1;
-                if self.fast_free {
-                    continue;
-                }
-                // `rte_pktmbuf_prefree_seg`: `refcnt` in the mbuf's first line and `next` in the second, where `pool`
-                // was, too, until DPDK 20.08.
                 let base = u64::from(sent) * stride;
-                probe.touch(Ref::load(POOL, base + 18, 2, SITE_FREE + 2).after(1));
-                probe.touch(Ref::load(POOL, base + 72, 8, SITE_FREE + 3).after(2));
+                if self.driver.rewrites_freed {
+                    probe.touch(Ref::store(POOL, base, LINE_BYTES as u16, SITE_FREE + 4).after(1));
+                } else if !self.fast_free {
+                    // `rte_pktmbuf_prefree_seg`: `refcnt` in the mbuf's first line and `next` in the second, where `pool`
+                    // was, too, until DPDK 20.08.
+                    probe.touch(Ref::load(POOL, base + 18, 2, SITE_FREE + 2).after(1));
+                    probe.touch(Ref::load(POOL, base + 72, 8, SITE_FREE + 3).after(2));
+                }
             }
-            probe.work(SITE_FREE, TX_FREE_INSTRUCTIONS * BULK as u32);
-            pool.put_bulk(core, &back, probe);
+            probe.work(SITE_FREE, self.driver.free_instructions * bulk as u32);
+            pool.put_bulk(core, &back[..bulk], probe);
         }
     }
 
-    /// The driver puts `mbuf` with `packet` into the queue; `false` if it is full.
-    pub fn send(&mut self, packet: PacketId, mbuf: u32, probe: &mut impl Probe) -> bool {
+    /// The driver puts `mbuf` with `packet`, of `bytes` bytes, into the queue; `false` if it is full.
+    pub fn send(&mut self, packet: PacketId, bytes: u32, mbuf: u32, probe: &mut impl Probe) -> bool {
         if self.sent.len() >= self.descriptors {
             return false;
         }
         let at = self.at(self.next);
+        let driver = &self.driver;
+        let (descriptor, entry) = (u64::from(driver.tx_descriptor), u64::from(driver.tx_entry));
         probe.begin(packet);
         probe.touch(Ref::load(RegionId::MBUF, 0, 16, SITE_TX));
         probe.touch(Ref::load(RegionId::MBUF, 36, 8, SITE_TX + 1));
-        probe.touch(Ref::store(TX_RING, at * TX_DESCRIPTOR_BYTES, TX_DESCRIPTOR_BYTES as u16, SITE_TX + 2));
-        probe.touch(Ref::store(TX_SW_RING, at * TX_ENTRY_BYTES, TX_ENTRY_BYTES as u16, SITE_TX + 3));
-        probe.work(SITE_TX, TX_PACKET_INSTRUCTIONS);
+        let copied = driver.tx_copied.min(bytes);
+        if copied > 0 {
+            probe.touch(Ref::load(RegionId::PACKET, 0, copied as u16, SITE_TX + 4).after(2));
+        }
+        probe.touch(Ref::store(TX_RING, at * descriptor, descriptor as u16, SITE_TX + 2));
+        probe.touch(Ref::store(TX_SW_RING, at * entry, entry as u16, SITE_TX + 3));
+        probe.work(SITE_TX, driver.tx_instructions);
         probe.end(packet);
         self.sent.push_back((mbuf, None));
         self.next += 1;
         true
+    }
+
+    /// Whether a packet of `bytes` bytes is in its descriptor, so that the NIC does not read it.
+    pub fn is_copied(&self, bytes: u32) -> bool {
+        bytes <= self.driver.tx_copied
     }
 
     /// The NIC has read the oldest packet it had not read, at `at`.
@@ -346,24 +413,30 @@ impl TxQueue {
     pub fn fetch(&mut self) -> u64 {
         let at = self.at(self.fetched);
         self.fetched += 1;
-        at * TX_DESCRIPTOR_BYTES
+        at * u64::from(self.driver.tx_descriptor)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::MBUF_STRIDE;
     use super::super::mempool::{MempoolKind, MempoolSpec};
+    use super::super::tests::nic_of;
     use super::*;
     use probe::{Access, Null, ProbeEvent, Record};
 
+    fn nic(refill: Refill, fast_free: bool) -> NicSpec {
+        NicSpec { refill, fast_free, ..nic_of(64) }
+    }
+
     fn pool(size: u32) -> Mempool {
-        Mempool::new(&MempoolSpec { size, cache: 0, kind: MempoolKind::Fifo, shuffled: false }, 1)
+        Mempool::new(&MempoolSpec { size, cache: 0, kind: MempoolKind::Fifo, shuffled: false, element: None }, 1)
     }
 
     #[test]
     fn a_ring_without_posted_descriptors_refuses_and_recovers_after_the_doorbell() {
         let mut pool = pool(1000);
-        let mut rx = RxQueue::new(64, Refill::Computed, CoreId(0), &mut pool).unwrap();
+        let mut rx = RxQueue::new(&nic(Refill::Computed, false), 0, MBUF_STRIDE, CoreId(0), &mut pool).unwrap();
         for i in 0..64 {
             let (number, mbuf) = rx.take_descriptor().unwrap();
             assert_eq!((number, mbuf), (i, i as u32));
@@ -382,7 +455,7 @@ mod tests {
     #[test]
     fn a_ring_starves_while_the_pool_is_empty() {
         let mut pool = pool(64);
-        let mut rx = RxQueue::new(64, Refill::Computed, CoreId(0), &mut pool).unwrap();
+        let mut rx = RxQueue::new(&nic(Refill::Computed, false), 0, MBUF_STRIDE, CoreId(0), &mut pool).unwrap();
         let mut out = Vec::new();
         for _ in 0..40 {
             let (_, mbuf) = rx.take_descriptor().unwrap();
@@ -401,7 +474,7 @@ mod tests {
     #[test]
     fn packets_that_are_not_visible_yet_stay() {
         let mut pool = pool(100);
-        let mut rx = RxQueue::new(64, Refill::Computed, CoreId(0), &mut pool).unwrap();
+        let mut rx = RxQueue::new(&nic(Refill::Computed, false), 0, MBUF_STRIDE, CoreId(0), &mut pool).unwrap();
         for visible in [10, 20] {
             rx.complete(Received { visible: Ps(visible), ..Received::default() });
         }
@@ -413,13 +486,13 @@ mod tests {
     #[test]
     fn mbufs_come_back_lazily_and_only_when_read() {
         let mut pool = pool(200);
-        let mut tx = TxQueue::new(64, 1, false);
+        let mut tx = TxQueue::new(&nic(Refill::Computed, false), 1);
         let mut mbufs = Vec::new();
         assert!(pool.get_bulk(CoreId(0), 64, &mut mbufs, &mut Null));
         for (i, &mbuf) in mbufs.iter().enumerate() {
-            assert!(tx.send(PacketId(i as u64), mbuf, &mut Null));
+            assert!(tx.send(PacketId(i as u64), 60, mbuf, &mut Null));
         }
-        assert!(!tx.send(PacketId(99), 0, &mut Null), "full");
+        assert!(!tx.send(PacketId(99), 60, 0, &mut Null), "full");
         // The queue of the second port lies behind that of the first.
         assert_eq!([tx.fetch(), tx.fetch()], [64 * 16, 65 * 16]);
         tx.reclaim(Ps(5), CoreId(0), &mut pool, 2368, &mut Null);
@@ -440,7 +513,7 @@ mod tests {
     /// Lines of mbufs that a refill touches, and whether it writes them, by mbuf and line.
     fn refilled(refill: Refill) -> Vec<(u64, u64, bool)> {
         let mut pool = pool(1000);
-        let mut rx = RxQueue::new(64, refill, CoreId(0), &mut pool).unwrap();
+        let mut rx = RxQueue::new(&nic(refill, false), 0, MBUF_STRIDE, CoreId(0), &mut pool).unwrap();
         for _ in 0..32 {
             let (_, mbuf) = rx.take_descriptor().unwrap();
             rx.complete(Received { mbuf, ..Received::default() });
@@ -466,15 +539,87 @@ mod tests {
         assert_eq!(refilled(Refill::Written), written.collect::<Vec<_>>());
     }
 
+    fn with(driver: DriverSpec) -> NicSpec {
+        NicSpec { driver, ..nic_of(64) }
+    }
+
+    /// Region, offset and whether it is written, of what a burst of `n` packets touches when it is received.
+    fn received(driver: DriverSpec, n: usize) -> Vec<(u16, u64, bool)> {
+        let mut pool = pool(1000);
+        let mut rx = RxQueue::new(&with(driver), 0, MBUF_STRIDE, CoreId(0), &mut pool).unwrap();
+        for _ in 0..n {
+            let (_, mbuf) = rx.take_descriptor().unwrap();
+            rx.complete(Received { mbuf, ..Received::default() });
+        }
+        let mut record = Record::default();
+        rx.receive(Ps::ZERO, n, &mut Vec::new(), &mut record);
+        let rings = [RX_RING, RX_COMPLETIONS];
+        let refs = references(&record).into_iter().filter(|r| rings.contains(&r.region));
+        refs.map(|r| (r.region.0, r.offset, r.access == Access::Store)).collect()
+    }
+
+    #[test]
+    fn a_completion_is_a_line_of_its_own_or_one_of_eight_in_a_line() {
+        let (ring, completions) = (RX_RING.0, RX_COMPLETIONS.0);
+        let descriptor = DriverSpec { rx_descriptor: 16, ..DriverSpec::default() };
+        assert_eq!(received(descriptor.clone(), 2), [(ring, 0, false), (ring, 16, false)]);
+        let completion = DriverSpec { rx_completion: 64, ..descriptor };
+        assert_eq!(
+            (completion.written(), received(completion.clone(), 2)),
+            (64, vec![(completions, 0, false), (completions, 64, false)])
+        );
+        let compressed = DriverSpec { compressed: true, ..completion };
+        assert_eq!(
+            (compressed.written(), received(compressed.clone(), 2)),
+            (8, vec![(completions, 0, false), (completions, 8, false)])
+        );
+        // The owner is the last byte of each slot that the session stands for.
+        let returned = received(DriverSpec { returns_slots: true, ..compressed }, 2);
+        let expected = [(0, false), (63, true), (8, false), (127, true)];
+        assert_eq!(returned, expected.map(|(at, written)| (completions, at, written)));
+    }
+
+    #[test]
+    fn a_driver_that_reclaims_what_is_done_holds_what_is_under_way_and_less_than_a_bulk() {
+        let mut pool = pool(200);
+        let mut tx = TxQueue::new(&with(DriverSpec { reclaim: Reclaim::Done, ..DriverSpec::default() }), 0);
+        let mut mbufs = Vec::new();
+        assert!(pool.get_bulk(CoreId(0), 60, &mut mbufs, &mut Null));
+        for (i, &mbuf) in mbufs.iter().enumerate() {
+            assert!(tx.send(PacketId(i as u64), 60, mbuf, &mut Null));
+        }
+        (0..40).for_each(|_| tx.read(Ps(4)));
+        let mut record = Record::default();
+        tx.reclaim(Ps(3), CoreId(0), &mut pool, MBUF_STRIDE, &mut record);
+        assert_eq!((tx.held(), references(&record).len()), (60, 0), "none is read yet");
+        tx.reclaim(Ps(5), CoreId(0), &mut pool, MBUF_STRIDE, &mut record);
+        assert_eq!((tx.held(), pool.free()), (28, 140 + 32));
+    }
+
+    #[test]
+    fn what_is_copied_into_the_descriptor_is_read_by_the_core() {
+        let read = |copied, bytes| {
+            let mut tx =
+                TxQueue::new(&with(DriverSpec { tx_copied: copied, tx_descriptor: 64, ..DriverSpec::default() }), 0);
+            let mut record = Record::default();
+            assert!(tx.send(PacketId(0), bytes, 0, &mut record));
+            let data = references(&record).iter().filter(|r| r.region == RegionId::PACKET).map(|r| r.bytes).collect();
+            (data, tx.is_copied(bytes), tx.fetch())
+        };
+        assert_eq!(read(0, 60), (Vec::<u16>::new(), false, 0));
+        assert_eq!(read(18, 60), (vec![18], false, 0));
+        assert_eq!(read(64, 60), (vec![60], true, 0));
+    }
+
     #[test]
     fn a_fast_free_looks_at_no_mbuf() {
         let looks = |fast_free| {
             let mut pool = pool(200);
-            let mut tx = TxQueue::new(64, 0, fast_free);
+            let mut tx = TxQueue::new(&nic(Refill::Computed, fast_free), 0);
             let mut mbufs = Vec::new();
             assert!(pool.get_bulk(CoreId(0), 64, &mut mbufs, &mut Null));
             for (i, &mbuf) in mbufs.iter().enumerate() {
-                assert!(tx.send(PacketId(i as u64), mbuf, &mut Null));
+                assert!(tx.send(PacketId(i as u64), 60, mbuf, &mut Null));
                 tx.read(Ps(4));
             }
             let mut record = Record::default();

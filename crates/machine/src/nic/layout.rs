@@ -1,14 +1,14 @@
 //! Where mbufs, rings and tables lie in a server's memory.
 
-use packet::{MBUF_DATA_ROOM_BYTES, MBUF_HEADER_BYTES, MBUF_HEADROOM_BYTES, RX_DESCRIPTOR_BYTES, TX_DESCRIPTOR_BYTES};
+use packet::{MBUF_DATA_ROOM_BYTES, MBUF_HEADER_BYTES, MBUF_HEADROOM_BYTES};
 use probe::{Layout, Placed, Ref, RegionId, RegionSpec, Request, Requests, Sharing};
 use units::{Addr, CoreId, LINE_BYTES};
 
-use super::{POOL, POOL_CACHE, POOL_RING, RX_RING, RX_SW_RING, TX_RING, TX_SW_RING};
+use super::{NicSpec, POOL, POOL_CACHE, POOL_RING, RX_COMPLETIONS, RX_RING, RX_SW_RING, TX_RING, TX_SW_RING};
 use crate::MachineError;
 use crate::memory::Extent;
 
-/// Bytes from one mbuf to the next: object header, `struct rte_mbuf`, headroom and data room, 37
+/// Bytes from one mbuf to the next where nothing else is said: object header, `struct rte_mbuf`, headroom and data room, 37
 /// lines (`rte_mempool_calc_obj_size` gives 64 + 128 + 128 + 2048).
 pub const MBUF_STRIDE: u64 = 64 + MBUF_HEADER_BYTES + MBUF_HEADROOM_BYTES + MBUF_DATA_ROOM_BYTES;
 
@@ -20,6 +20,7 @@ pub struct ServerLayout {
     regions: Vec<Option<RegionPlace>>,
     extents: Vec<Extent>,
     pool: u64,
+    stride: u64,
     end: u64,
 }
 
@@ -35,54 +36,40 @@ const PAGE_BYTES: u64 = 4096;
 const LIMIT: u64 = 1 << 38;
 
 impl ServerLayout {
-    /// Places `mbufs` mbufs, the rings of `cores` cores with `rx` and `tx` descriptors for each of
-    /// `ports` ports, the pool's `pool_ring` bytes, and a function's tables.
+    /// Places `mbufs` mbufs `stride` bytes apart, the rings that `nic` has of `cores` cores, the pool's `pool_ring` bytes, and a
+    /// function's tables. `page` gives the bytes of the pages that the region of a group and a name has: it begins with one
+    /// and ends with one.
     ///
     /// # Errors
     /// More than 256 GiB, or a region number used twice.
     pub fn new(
         cores: u32,
-        mbufs: u32,
+        (mbufs, stride): (u32, u64),
         pool_ring: u64,
-        rx: u32,
-        tx: u32,
-        ports: u16,
-        tables: &[RegionSpec],
-    ) -> Result<ServerLayout, MachineError> {
-        ServerLayout::paged(cores, mbufs, pool_ring, rx, tx, ports, tables, |_, _| PAGE_BYTES)
-    }
-
-    /// As [`ServerLayout::new`], with the bytes of the pages that the region of a group and a name has: it begins with
-    /// one and ends with one.
-    ///
-    /// # Errors
-    /// As [`ServerLayout::new`].
-    #[allow(clippy::too_many_arguments, reason = "as of new")]
-    pub fn paged(
-        cores: u32,
-        mbufs: u32,
-        pool_ring: u64,
-        rx: u32,
-        tx: u32,
-        ports: u16,
+        nic: &NicSpec,
         tables: &[RegionSpec],
         page: impl Fn(&str, &str) -> u64,
     ) -> Result<ServerLayout, MachineError> {
-        let mut layout = ServerLayout { regions: Vec::new(), extents: Vec::new(), pool: 0, end: PAGE_BYTES };
-        let tx = u64::from(tx) * u64::from(ports);
+        let mut layout = ServerLayout { regions: Vec::new(), extents: Vec::new(), pool: 0, stride, end: PAGE_BYTES };
         let mut place = |region, group, name: &str, bytes, copies| {
             layout.place_region(region, group, name, bytes, copies, page(group, name))
         };
-        place(POOL, "mempool", "mbufs", u64::from(mbufs) * MBUF_STRIDE, 0)?;
+        place(POOL, "mempool", "mbufs", u64::from(mbufs) * stride, 0)?;
         place(POOL_RING, "mempool", "pool ring", pool_ring, 0)?;
-        for (region, name, bytes) in [
-            (RX_RING, "rx ring", u64::from(rx) * RX_DESCRIPTOR_BYTES),
-            (RX_SW_RING, "rx mbuf ring", u64::from(rx) * 8),
-            (TX_RING, "tx ring", tx * TX_DESCRIPTOR_BYTES),
-            (TX_SW_RING, "tx mbuf ring", tx * 16),
-            (POOL_CACHE, "pool cache", 16 * 1024),
+        let rx = u64::from(nic.rx_descriptors) * u64::from(nic.queues_per_core);
+        let tx = u64::from(nic.tx_descriptors) * u64::from(nic.ports);
+        let driver = &nic.driver;
+        for (region, name, entries, each) in [
+            (RX_RING, "rx ring", rx, driver.rx_descriptor),
+            (RX_SW_RING, "rx mbuf ring", rx, driver.rx_entry),
+            (TX_RING, "tx ring", tx, driver.tx_descriptor),
+            (TX_SW_RING, "tx mbuf ring", tx, driver.tx_entry),
+            (POOL_CACHE, "pool cache", 1, 16 * 1024),
         ] {
-            place(region, "rings", name, bytes, cores)?;
+            place(region, "rings", name, entries * u64::from(each), cores)?;
+        }
+        if driver.rx_completion > 0 {
+            place(RX_COMPLETIONS, "rings", "rx completions", rx * u64::from(driver.rx_completion), cores)?;
         }
         for table in tables {
             let copies = if table.sharing == Sharing::PerCore { cores } else { 0 };
@@ -137,7 +124,7 @@ impl ServerLayout {
 
     /// The header of mbuf `index`.
     pub fn mbuf(&self, index: u32) -> Addr {
-        Addr(self.pool + u64::from(index) * MBUF_STRIDE + 64)
+        Addr(self.pool + u64::from(index) * self.stride + 64)
     }
 
     /// The first data byte of mbuf `index`, behind its headroom.
@@ -147,7 +134,7 @@ impl ServerLayout {
 
     /// Bytes between mbufs.
     pub fn mbuf_stride(&self) -> u64 {
-        MBUF_STRIDE
+        self.stride
     }
 
     /// Bytes of memory in use.
@@ -258,13 +245,15 @@ impl Layout for ServerLayout {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::nic_of;
     use super::*;
     use units::{Clos, PacketId};
 
     fn layout() -> ServerLayout {
         let table =
             RegionSpec { id: RegionId::FIRST_TABLE, name: "t".into(), bytes: 100_000, sharing: Sharing::Shared };
-        ServerLayout::new(2, 1000, 9000, 512, 512, 2, &[table]).unwrap()
+        let nic = NicSpec { ports: 2, ..nic_of(512) };
+        ServerLayout::new(2, (1000, MBUF_STRIDE), 9000, &nic, &[table], |_, _| PAGE_BYTES).unwrap()
     }
 
     #[test]
@@ -343,6 +332,6 @@ mod tests {
     fn too_much_memory_is_refused() {
         let table =
             RegionSpec { id: RegionId::FIRST_TABLE, name: "t".into(), bytes: 1 << 39, sharing: Sharing::Shared };
-        assert!(ServerLayout::new(1, 1000, 0, 512, 512, 1, &[table]).is_err());
+        assert!(ServerLayout::new(1, (1000, MBUF_STRIDE), 0, &nic_of(512), &[table], |_, _| PAGE_BYTES).is_err());
     }
 }

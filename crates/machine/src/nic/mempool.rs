@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use probe::{Access, Probe, Ref};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::CoreId;
+use units::{CoreId, LINE_BYTES, Size};
 
-use super::{POOL_CACHE, POOL_RING};
+use super::{MBUF_STRIDE, POOL_CACHE, POOL_RING};
 use crate::MachineError;
 
 /// In which order free mbufs come back.
@@ -35,6 +35,17 @@ pub struct MempoolSpec {
     /// Whether free mbufs start in random order, as after a long time in use, and not by address.
     #[serde(default)]
     pub shuffled: bool,
+    /// Bytes from one mbuf to the next, whole lines, 2368 B to 64 KiB: 37 lines, as `rte_mempool` makes them of data rooms of
+    /// 2 KiB, when left out; 4096 B where each frame has a page.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub element: Option<Size>,
+}
+
+impl MempoolSpec {
+    /// Bytes from one mbuf to the next.
+    pub fn stride(&self) -> u64 {
+        self.element.map_or(MBUF_STRIDE, |size| size.bytes())
+    }
 }
 
 impl MempoolSpec {
@@ -58,6 +69,15 @@ impl MempoolSpec {
                 self.cache.to_string(),
                 "0 to 512",
                 "DPDK's limit".into(),
+            ));
+        }
+        let stride = self.stride();
+        if !(MBUF_STRIDE..=1 << 16).contains(&stride) || !stride.is_multiple_of(LINE_BYTES) {
+            return Err(MachineError::new(
+                format!("{path}.element"),
+                self.element.unwrap_or_default().to_string(),
+                format!("a multiple of 64 B from {MBUF_STRIDE} B to 64 KiB"),
+                "an mbuf has 320 B before a data room of 2 KiB".into(),
             ));
         }
         let Holders { receiving, rx_descriptors, burst, .. } = holders;
@@ -176,6 +196,9 @@ const SITE_CACHE: u16 = 60_001;
 const SITE_RING: u16 = 60_002;
 
 impl Mempool {
+    /// Instructions of taking an mbuf and giving it back, where the core's cache has it.
+    pub const INSTRUCTIONS: u32 = 2 * CACHE_INSTRUCTIONS;
+
     /// All mbufs free, in address order.
     pub fn new(spec: &MempoolSpec, cores: u32) -> Mempool {
         Mempool {
@@ -305,7 +328,7 @@ mod tests {
     use std::collections::HashSet;
 
     fn spec(kind: MempoolKind, cache: u32) -> MempoolSpec {
-        MempoolSpec { size: 2000, cache, kind, shuffled: false }
+        MempoolSpec { size: 2000, cache, kind, shuffled: false, element: None }
     }
 
     #[test]

@@ -5,19 +5,25 @@
 //! (`drivers/net/i40e/i40e_rxtx.c`, `lib/mempool/rte_mempool.h`), but for what is done to a fresh mbuf,
 //! which [`NicSpec::refill`] says. Instruction counts of the driver are assumed and named below.
 
+mod doorbell;
 mod driver;
+mod driver_spec;
 mod layout;
 mod mempool;
 mod pcie;
 mod queue;
 mod rss;
+mod rx_queues;
 
+pub use doorbell::Doorbells;
 pub use driver::{Received, Refill, RxQueue, TxQueue};
+pub use driver_spec::{DriverSpec, Reclaim};
 pub use layout::{MBUF_STRIDE, ServerLayout};
 pub use mempool::{Holders, Mempool, MempoolKind, MempoolSpec};
 pub use pcie::{Credits, PcieLink, PcieSpec};
 pub use queue::{PipelineSpec, SoftQueue, Spread, choose_worker};
 pub use rss::{RSS_KEY, Toeplitz};
+pub use rx_queues::RxQueues;
 
 use probe::RegionId;
 use schemars::JsonSchema;
@@ -50,6 +56,9 @@ pub const PACKET_BUFFER: RegionId = RegionId(10);
 /// What other programs on the machine work on.
 pub const NEIGHBOURS: RegionId = RegionId(11);
 
+/// Completions of the core's receive queue, where the NIC has a ring of its own for them.
+pub const RX_COMPLETIONS: RegionId = RegionId(12);
+
 /// A NIC.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -58,8 +67,11 @@ pub struct NicSpec {
     pub ports: u16,
     /// Line rate of a port.
     pub rate: Rate,
-    /// Receive descriptors of each queue; there is a queue a receiving core.
+    /// Receive descriptors of each queue.
     pub rx_descriptors: u32,
+    /// Receive queues of each core that receives, which it polls in turn, 1 to 16.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub queues_per_core: u32,
     /// Transmit descriptors of each queue; there is a queue a core and port.
     pub tx_descriptors: u32,
     /// Packets a core takes at most from its ring at once.
@@ -71,10 +83,29 @@ pub struct NicSpec {
     /// nobody else holds them). Otherwise it reads the first two lines of each.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fast_free: bool,
+    /// Its driver.
+    #[serde(default, skip_serializing_if = "DriverSpec::is_default")]
+    pub driver: DriverSpec,
+    /// The NIC takes in, and sends, one packet in so much time: its packet or message rate; left out: any number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packet_interval: Option<Span>,
+    /// A receive queue takes one packet in so much time, and in what its bytes take on the link beside; left out: as the link
+    /// has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_interval: Option<Span>,
+    /// From a packet's last bit to its first write on PCIe; nothing when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rx_pipeline: Option<Span>,
+    /// From when a packet is read to its first bit; nothing when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tx_pipeline: Option<Span>,
     /// What a doorbell takes a core, which is a store that no cache takes; nothing when left out. The driver rings one for each
     /// refill of its receive queue, and one for each port that a burst goes to, at the end of the burst.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub doorbell: Option<Span>,
+    /// From one doorbell of a core to its next one at least, since such stores go to a device one by one; none when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub doorbell_interval: Option<Span>,
     /// Lines of a packet that the NIC reads of a transmit queue before it reads of the next one that has something to send.
     /// When left out it asks for each packet of a batch in one go, as soon as the descriptors are there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -89,10 +120,19 @@ pub struct NicSpec {
     pub pcie: PcieSpec,
 }
 
-const MOST_OF_A_DOORBELL: Ps = Ps::from_ns(1_000_000);
+/// Of a doorbell, and of what a NIC takes for a packet.
+const LONGEST: Ps = Ps::from_ns(1_000_000);
 
 fn is_zero(n: &u32) -> bool {
     *n == 0
+}
+
+fn one() -> u32 {
+    1
+}
+
+fn is_one(n: &u32) -> bool {
+    *n == 1
 }
 
 impl NicSpec {
@@ -110,6 +150,10 @@ impl NicSpec {
         if !(0.001..=10_000.0).contains(&self.rate.gbps()) {
             return error("rate", self.rate.to_string(), "1 Mbps to 10 Tbps", "give the line rate of a port");
         }
+        if !(1..=16).contains(&self.queues_per_core) {
+            let remedy = "a queue more than a core keeps busy brings nothing";
+            return error("queues_per_core", self.queues_per_core.to_string(), "1 to 16", remedy);
+        }
         if !(1..=1024).contains(&self.burst) {
             return error("burst", self.burst.to_string(), "1 to 1024", "DPDK applications take 32");
         }
@@ -123,14 +167,20 @@ impl NicSpec {
                 );
             }
         }
-        if let Some(doorbell) = self.doorbell.filter(|time| time.ps() > MOST_OF_A_DOORBELL) {
-            return error(
-                "doorbell",
-                doorbell.to_string(),
-                "at most 1 ms",
-                "a store over PCIe takes less than a microsecond",
-            );
+        let remedy = "a store over PCIe takes less than a microsecond, and so does a NIC";
+        for (field, time) in [
+            ("doorbell", self.doorbell),
+            ("doorbell_interval", self.doorbell_interval),
+            ("packet_interval", self.packet_interval),
+            ("queue_interval", self.queue_interval),
+            ("rx_pipeline", self.rx_pipeline),
+            ("tx_pipeline", self.tx_pipeline),
+        ] {
+            if let Some(time) = time.filter(|time| time.ps() > LONGEST) {
+                return error(field, time.to_string(), "at most 1 ms", remedy);
+            }
         }
+        self.driver.check(&format!("{path}.driver"), self.refill)?;
         if let Some(block) = self.output_block
             && !(1..=1024).contains(&block)
         {
@@ -145,5 +195,42 @@ impl NicSpec {
             return error("fifo", self.fifo.to_string(), "at least 2048 B", "it must hold the longest frame");
         }
         self.pcie.check(&format!("{path}.pcie"))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A NIC of one port with rings of so many descriptors.
+    pub(crate) fn nic_of(descriptors: u32) -> NicSpec {
+        let pcie = PcieSpec {
+            rate: Rate::from_gbps(100.0),
+            max_payload: 256,
+            overhead: 24,
+            latency: Span::from_ns(250.0),
+            credits: None,
+        };
+        NicSpec {
+            ports: 1,
+            rate: Rate::from_gbps(100.0),
+            rx_descriptors: descriptors,
+            queues_per_core: 1,
+            tx_descriptors: descriptors,
+            burst: 32,
+            refill: Refill::Computed,
+            fast_free: false,
+            driver: DriverSpec::default(),
+            packet_interval: None,
+            queue_interval: None,
+            rx_pipeline: None,
+            tx_pipeline: None,
+            doorbell: None,
+            doorbell_interval: None,
+            output_block: None,
+            cache_cells: 0,
+            fifo: Size::from_bytes(1 << 19),
+            pcie,
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use functions::inspect::Pattern;
 use functions::{
     Chain, Classify, ClassifySpec, Firewall, FirewallSpec, Fragment, Function, FunctionError, HeaderCheck, Inspect,
-    InspectSpec, Lookup, Nat, Template, Ttl, Work,
+    InspectSpec, Lookup, Nat, Program, Template, Ttl, Work,
 };
 use traffic::{FilterRules, SignatureStrings, Stop, Table};
 
@@ -124,6 +124,18 @@ impl LoadedFunction {
                 self.read("recording", spec.trace.file.as_deref(), content.as_deref());
                 self.notes.extend(notes);
                 Function::Trace(trace)
+            }
+            FunctionKind::Program => {
+                let (forward, routing) = match spec.program.table {
+                    None => (None, self.routing.clone()),
+                    Some(_) => {
+                        let (forward, routing) = forwarding(&spec.forward, ports, table)?;
+                        (Some(forward), routing)
+                    }
+                };
+                self.routing = routing;
+                let program = Program::new(&spec.program, routes(&spec.forward, table), forward, ports);
+                Function::Program(program.map_err(failed("function.program"))?)
             }
             // Checked where the scenario is read.
             FunctionKind::Chain | FunctionKind::Upf => Function::Chain(Chain::default()),

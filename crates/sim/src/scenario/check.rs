@@ -121,6 +121,12 @@ impl Scenario {
                 found.add(path, message);
             }
         }
+        if self.function.has(FunctionKind::Program)
+            && let Err(functions::FunctionError::Value { path, came, allowed }) =
+                self.function.program.check("function.program")
+        {
+            found.add(path, format!("{came}: {allowed}"));
+        }
         if copy.is_some() && socket.is_some() {
             found.add("function", "copy and socket given: allowed is one of them (remove the other)".into());
         }

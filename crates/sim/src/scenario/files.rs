@@ -168,7 +168,7 @@ mod tests {
     }
 
     /// Texts that name no file.
-    const NAMES: [&str; 16] = [
+    const NAMES: [&str; 21] = [
         "name",
         "machine.name",
         "machine.clos.*.neighbours[]",
@@ -185,6 +185,11 @@ mod tests {
         "machine.stacked.memory.service.device.standard",
         "neighbours[].name",
         "traffic.flows.destinations.pool[]",
+        "nic.driver.preset",
+        "function.program.preset",
+        "function.program.stages[].name",
+        "function.program.stages[].prefetch[]",
+        "function.program.stages[].touches[]",
     ];
 
     #[test]

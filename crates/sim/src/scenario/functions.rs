@@ -8,7 +8,9 @@ use functions::inspect::Method;
 use functions::lookup::Structure;
 use functions::trace::{Dependence, Pick};
 use functions::upf::SessionLoad;
-use functions::{ChecksumCheck, CopySpec, ForwardSpec, FragmentSpec, NatSpec, SocketSpec, UpfSpec, WorkSpec};
+use functions::{
+    ChecksumCheck, CopySpec, ForwardSpec, FragmentSpec, NatSpec, ProgramSpec, SocketSpec, UpfSpec, WorkSpec,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use traffic::PatternSelection;
@@ -55,6 +57,9 @@ pub struct FunctionSpec {
     /// A recorded program.
     #[serde(skip_serializing_if = "is_default")]
     pub trace: TraceSpec,
+    /// A program as its source describes it; a shipped one by its name.
+    #[serde(skip_serializing_if = "is_default")]
+    pub program: ProgramSpec,
     /// The functions of a chain, in their order; any but `upf` and `chain`. Each is set as if it stood alone.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub chain: Vec<FunctionKind>,
@@ -78,6 +83,7 @@ impl FunctionSpec {
             ("firewall", FunctionKind::Firewall, !is_default(&self.firewall)),
             ("work", FunctionKind::Work, !is_default(&self.work)),
             ("trace", FunctionKind::Trace, !is_default(&self.trace)),
+            ("program", FunctionKind::Program, !is_default(&self.program)),
         ];
         let unused = says.into_iter().filter(|(_, kind, says)| *says && !self.has(*kind));
         unused.map(|(table, ..)| table).collect()
@@ -113,6 +119,8 @@ pub enum FunctionKind {
     Work,
     /// A recorded program: what it did to memory is done again, set by `function.trace`.
     Trace,
+    /// A program as its source describes it, set by `function.program` and the routes of `function.forward`.
+    Program,
     /// Several functions one after the other, named by `function.chain`.
     Chain,
 }

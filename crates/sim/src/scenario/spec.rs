@@ -11,14 +11,14 @@ use machine::memory::{
     ApplicationSpec, CopyEngineSpec, CopyTableSpec, Hierarchy, LlcSpec, MemorySpec, SocketsSpec, StackedTablesSpec,
     TlbSpec,
 };
-use machine::nic::{Holders, MempoolSpec, NicSpec, PipelineSpec, ServerLayout};
+use machine::nic::{Holders, Mempool, MempoolSpec, NicSpec, PipelineSpec, ServerLayout};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use traffic::{ArrivalSpec, FlowSpec, MixSpec, PayloadSpec, PhaseSpec, SizeSpec, SourceSpec};
 use units::{Addr, PacketRate, Rate};
 
 use super::clos::ClosSpec;
-use super::functions::FunctionSpec;
+use super::functions::{FunctionKind, FunctionSpec};
 use super::neighbours::NeighbourSpec;
 use super::policy::PolicySpec;
 
@@ -70,13 +70,22 @@ impl Scenario {
         self.pipeline.as_ref().map_or(self.machine.cores, |p| p.rx_cores)
     }
 
+    /// How often each instruction is taken, in parts of [`probe::Script::WHOLE`], where the scenario says how many a packet takes in
+    /// all: so often that those of a full burst come to it.
+    pub(crate) fn instruction_parts(&self) -> Option<u64> {
+        let program = Some(&self.function.program).filter(|_| self.function.kind == FunctionKind::Program)?;
+        let burst = self.nic.burst;
+        let counted = program.counted(burst) + self.nic.driver.instructions(burst) + f64::from(Mempool::INSTRUCTIONS);
+        Some((program.instructions? / counted.max(1.0) * probe::Script::WHOLE as f64).round() as u64)
+    }
+
     /// What can hold mbufs.
     pub fn holders(&self) -> Holders {
         Holders {
             cores: self.machine.cores,
             receiving: self.receiving_cores(),
             ports: self.nic.ports.into(),
-            rx_descriptors: self.nic.rx_descriptors,
+            rx_descriptors: self.nic.rx_descriptors.saturating_mul(self.nic.queues_per_core),
             tx_descriptors: self.nic.tx_descriptors,
             burst: self.nic.burst,
             cache: self.mempool.cache,

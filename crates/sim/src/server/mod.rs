@@ -12,12 +12,14 @@
 
 pub(crate) mod clos;
 mod functional;
+mod intake;
 pub mod neighbours;
 mod output;
 pub(crate) mod owners;
 mod pending;
 mod saved;
 mod spread;
+mod stalls;
 
 use std::collections::VecDeque;
 
@@ -27,13 +29,13 @@ use functions::upf::FlowCounters;
 use functions::{Function, MemberTotals, PacketFunction, Verdict};
 use machine::MachineError;
 use machine::buffer::{BufferCounters, BufferSpec, PacketBuffer};
-use machine::cores::{BurstPacket, Core, CoreStep};
+use machine::cores::{BurstPacket, Core, CoreSpec, CoreStep};
 use machine::memory::Hierarchy;
 use machine::nic::{
-    Credits, Mempool, PACKET_BUFFER, PcieLink, PipelineSpec, RSS_KEY, RX_RING, Received, RxQueue, ServerLayout,
-    SoftQueue, TX_RING, Toeplitz, TxQueue, choose_worker,
+    Credits, Doorbells, DriverSpec, Mempool, PACKET_BUFFER, PcieLink, PipelineSpec, RSS_KEY, RX_COMPLETIONS, RX_RING,
+    Received, RxQueues, ServerLayout, SoftQueue, TX_RING, Toeplitz, TxQueue, choose_worker,
 };
-use packet::{Packet, RX_DESCRIPTOR_BYTES, TX_DESCRIPTOR_BYTES, layers};
+use packet::{Packet, layers};
 use probe::{RegionSpec, Sharing};
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -45,9 +47,11 @@ use crate::scenario::clos::{RX_CLASS, WORK_CLASS, of_core};
 use crate::scenario::neighbours as others;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::server::functional::{CoarseClock, Device};
+use crate::server::intake::Intake;
 use crate::server::neighbours::{Neighbour, NeighbourCounters};
 use crate::server::output::NicOutput;
 use crate::server::pending::PendingIo;
+use crate::server::stalls::SystemStalls;
 
 pub use saved::belonging;
 
@@ -201,6 +205,7 @@ pub struct Server {
     pipeline: Option<WorkerDispatch>,
     /// Cores that poll a queue of the NIC, the first ones.
     receiving: usize,
+    queues_per_core: usize,
     up: PcieLink,
     credits: Credits,
     down: PcieLink,
@@ -225,8 +230,17 @@ pub struct Server {
     cores: Vec<ServerCore>,
     function: Function,
     poll: Ps,
-    /// What one takes a core.
-    doorbell: Ps,
+    core_spec: CoreSpec,
+    driver: DriverSpec,
+    /// See [`Scenario::instruction_parts`].
+    instruction_parts: Option<u64>,
+    /// Packets that the NIC has not taken in yet, where it takes its time for each.
+    intake: Option<Box<Intake>>,
+    /// When the NIC may read the next packet to send.
+    next_read: Ps,
+    packet_interval: Ps,
+    rx_pipeline: Ps,
+    tx_pipeline: Ps,
     burst: usize,
     /// When each port is free to send.
     port_free: Vec<Ps>,
@@ -272,15 +286,37 @@ state::state!(Server {
         coarse,
         inside,
         last_departure,
-        lost
+        lost,
+        intake,
+        next_read
     ],
     arrays: [port_free],
     parts: [source, up, down, pending, output, scattered, cores, function, neighbours],
     described: [memory],
     // What is as the scenario has it, and what is empty between two events.
     built: [
-        wire, rss, pipeline, receiving, fifo_bytes, layout, mbufs, poll, doorbell, burst, spare, received, verdicts,
-        freed, handed, lines
+        wire,
+        rss,
+        pipeline,
+        receiving,
+        queues_per_core,
+        fifo_bytes,
+        layout,
+        mbufs,
+        poll,
+        burst,
+        spare,
+        received,
+        verdicts,
+        freed,
+        handed,
+        lines,
+        core_spec,
+        driver,
+        instruction_parts,
+        packet_interval,
+        rx_pipeline,
+        tx_pipeline
     ],
 });
 
@@ -289,19 +325,16 @@ struct Crossing {
     received: Received,
     descriptor: u64,
     core: usize,
-}
-
-impl Crossing {
-    /// What is written: the packet and its descriptor.
-    fn bytes(&self) -> u64 {
-        u64::from(self.received.packet.frame_bytes) + RX_DESCRIPTOR_BYTES
-    }
+    /// What is written: the packet, and its descriptor or completion.
+    bytes: u64,
 }
 
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 enum ServerEvent {
     /// The last bit of the next packet is in.
     Arrival,
+    /// The NIC takes in the next packet that waits for it.
+    Intake,
     /// The next crossing packet reaches the memory system.
     DmaWrite,
     /// Credits for the oldest packet that waits for them are back.
@@ -353,7 +386,7 @@ struct WorkerDispatch {
 /// Where a core takes packets from.
 #[derive(Clone, serde::Serialize, serde::Deserialize)]
 enum CoreInput {
-    Nic(RxQueue),
+    Nic(RxQueues),
     /// What a receiving core has handed over, and its queue.
     Queue(SoftQueue, VecDeque<Handed>),
 }
@@ -395,8 +428,13 @@ struct ServerCore {
     started: Ps,
     in_burst: Vec<InBurst>,
     packets: Vec<Packet>,
-    /// What the doorbells at the end of its burst take.
+    /// Its doorbells, and those that are rung at the end of its burst.
+    bells: Doorbells,
+    to_ring: u32,
+    /// What the doorbells of its burst take, and its stalls.
     ringing: Ps,
+    /// What the system takes from it.
+    system: Option<Box<SystemStalls>>,
     /// Its burst was replayed the functional way.
     at_once: bool,
     /// Its burst has been in detail since it began.
@@ -407,19 +445,47 @@ struct ServerCore {
 }
 
 impl ServerCore {
-    /// Doorbells of its burst: its receive queue's if it was refilled, and one of each port that something goes to.
-    fn doorbells(&self) -> u64 {
-        let refilled = matches!(&self.input, CoreInput::Nic(rx) if rx.is_refilled());
+    /// Whether its burst rings a doorbell for its receive queue, since it was refilled, and how many it rings for what it sends: one
+    /// of each port that something goes to.
+    fn doorbells(&self) -> (bool, u32) {
+        let refilled = matches!(&self.input, CoreInput::Nic(rx) if rx.rings());
         let ports = self.in_burst.iter().fold(0u64, |ports, entry| match entry.next {
             NextStop::Ends(PacketFate::Sent(PortId(port))) => ports | 1 << port,
             _ => ports,
         });
-        u64::from(refilled) + u64::from(ports.count_ones())
+        (refilled, ports.count_ones())
+    }
+}
+
+impl ServerCore {
+    /// Its burst is replayed at `at`; when its doorbells are rung and its stalls are over.
+    fn rung(&mut self, at: Ps) -> Ps {
+        let mut end = at + self.ringing;
+        for _ in 0..std::mem::take(&mut self.to_ring) {
+            end = self.bells.ring(end);
+        }
+        self.ringing = end - at;
+        end
     }
 }
 
 state::state!(ServerCore {
-    values: [input, tx, state, latest_visible, started, in_burst, packets, ringing, at_once, in_detail, before],
+    values: [
+        input,
+        tx,
+        state,
+        latest_visible,
+        started,
+        in_burst,
+        packets,
+        bells,
+        to_ring,
+        ringing,
+        system,
+        at_once,
+        in_detail,
+        before
+    ],
     arrays: [],
     parts: [core, counters],
     built: [],
@@ -518,13 +584,11 @@ fn placed(
         sharing: Sharing::Shared,
     }));
     regions.extend(others::region(&scenario.neighbours));
-    let layout = ServerLayout::paged(
+    let layout = ServerLayout::new(
         m.cores,
-        scenario.mempool.size,
+        (scenario.mempool.size, scenario.mempool.stride()),
         pool.ring_bytes(),
-        nic.rx_descriptors,
-        nic.tx_descriptors,
-        nic.ports,
+        nic,
         &regions,
         |group, name| match name {
             BUFFER => m.buffer_alignment(group, name),
@@ -553,7 +617,7 @@ impl ServerCore {
                 }
                 _ => {
                     // Scenario::check has held the inequality that makes this possible.
-                    let Some(rx) = RxQueue::new(nic.rx_descriptors, nic.refill, CoreId(i), pool) else {
+                    let Some(rx) = RxQueues::new(nic, scenario.mempool.stride(), CoreId(i), pool) else {
                         scenario.mempool.check("mempool", &scenario.holders())?;
                         continue;
                     };
@@ -568,13 +632,18 @@ impl ServerCore {
             all.push(ServerCore {
                 core,
                 input,
-                tx: (0..nic.ports).map(|port| TxQueue::new(nic.tx_descriptors, port, nic.fast_free)).collect(),
+                tx: (0..nic.ports).map(|port| TxQueue::new(nic, port)).collect(),
                 state: CoreState::Polling(phase),
                 latest_visible: Ps::ZERO,
                 started: Ps::ZERO,
                 in_burst: Vec::new(),
                 packets: Vec::new(),
+                bells: Doorbells::new(nic),
+                to_ring: 0,
                 ringing: Ps::ZERO,
+                system: m.core.stalls.as_ref().map(|stalls| {
+                    Box::new(SystemStalls::new(stalls, seed.stream(&format!("machine.core.stalls.{i}"))))
+                }),
                 at_once: false,
                 in_detail: true,
                 before: 0,
@@ -619,13 +688,21 @@ impl Server {
             offered: 0,
             wire: nic.rate,
             wire_free: Ps::ZERO,
-            rss: Toeplitz::new(&RSS_KEY, scenario.receiving_cores() as u16),
+            rss: Toeplitz::new(&RSS_KEY, (scenario.receiving_cores() * nic.queues_per_core) as u16),
             pipeline: scenario.pipeline.clone().map(|spec| WorkerDispatch {
                 workers: Toeplitz::new(&RSS_KEY, (m.cores - spec.rx_cores) as u16),
                 spec,
             }),
             receiving: scenario.receiving_cores() as usize,
-            doorbell: nic.doorbell.map_or(Ps::ZERO, Span::ps),
+            queues_per_core: nic.queues_per_core as usize,
+            core_spec: m.core.clone(),
+            driver: nic.driver.clone(),
+            instruction_parts: scenario.instruction_parts(),
+            intake: Intake::of(nic, scenario.receiving_cores() * nic.queues_per_core).map(Box::new),
+            next_read: Ps::ZERO,
+            packet_interval: nic.packet_interval.map_or(Ps::ZERO, Span::ps),
+            rx_pipeline: nic.rx_pipeline.map_or(Ps::ZERO, Span::ps),
+            tx_pipeline: nic.tx_pipeline.map_or(Ps::ZERO, Span::ps),
             up: PcieLink::new(&nic.pcie),
             credits: Credits::new(&nic.pcie),
             down: PcieLink::new(&nic.pcie),
@@ -685,9 +762,10 @@ impl Server {
                         return true;
                     }
                 }
+                ServerEvent::Intake => self.intake_turn(observer),
                 ServerEvent::DmaWrite => {
                     if let Some(next) = self.crossing.get(self.stalled) {
-                        self.stalled_bytes += next.bytes();
+                        self.stalled_bytes += next.bytes;
                         self.stalled += 1;
                     }
                     // With others before it it has to wait in any case.
@@ -901,58 +979,78 @@ impl Server {
         packet.moved = 0;
         self.offered += 1;
         self.inside += 1;
-        let core = match self.receiving {
+        let queue = match self.receiving * self.queues_per_core {
             1 => 0,
             _ => self.rss.queue(layers(&packet.data).ok().map(|l| l.five_tuple).as_ref()),
         };
-        let held = self.up.backlog(now) + self.stalled_bytes;
-        let lost = if held + u64::from(packet.frame_bytes) > self.fifo_bytes {
-            Some(Loss::NicFifoFull)
-        } else if self.scattered.as_mut().is_some_and(|s| !s.allocate(packet.frame_bytes)) {
-            Some(Loss::NoBuffer)
-        } else if let CoreInput::Nic(rx) = &mut self.cores[core].input
-            && let Some((descriptor, mbuf)) = rx.take_descriptor()
-        {
-            if let Some(scattered) = &mut self.scattered {
-                scattered.give(mbuf);
+        let held = self.up.backlog(now) + self.stalled_bytes + self.intake.as_ref().map_or(0, |intake| intake.bytes());
+        if held + u64::from(packet.frame_bytes) > self.fifo_bytes {
+            self.lose(packet, queue / self.queues_per_core, Loss::NicFifoFull, observer);
+        } else if let Some(intake) = &mut self.intake {
+            if let Some(at) = intake.push(packet, queue, now) {
+                self.engine.schedule(at, PRIORITY_NIC, ServerEvent::Intake);
             }
-            let bytes = u64::from(packet.frame_bytes) + RX_DESCRIPTOR_BYTES;
-            let at = self.up.transfer(now, bytes);
-            let received = Received { packet, mbuf, visible: at, dma_memory: Ps::ZERO };
-            self.crossing.push_back(Crossing { received, descriptor, core });
-            self.engine.schedule(at, PRIORITY_NIC, ServerEvent::DmaWrite);
-            self.draw_arrival();
-            return;
         } else {
-            match &self.cores[core].input {
-                CoreInput::Nic(rx) if rx.is_starved() => Some(Loss::NoMbuf),
-                _ => Some(Loss::NoRxDescriptor),
-            }
-        };
-        if let Some(loss) = lost {
-            self.lost += 1;
-            self.inside -= 1;
-            if let Some(scattered) = &mut self.scattered {
-                scattered.take_back();
-            }
-            observer.departure(&Departure {
-                packet: packet.id,
-                arrival: now,
-                frame_bytes: packet.frame_bytes,
-                core: CoreId(core as u16),
-                fate: PacketFate::Lost(loss),
-                sojourn: Ps::ZERO,
-                attribution: &Attribution::default(),
-            });
-            self.spare.push(packet);
+            self.take_in(packet, queue, observer);
         }
         self.draw_arrival();
+    }
+
+    /// The NIC takes in the packet that has waited longest.
+    fn intake_turn(&mut self, observer: &mut impl DepartureObserver) {
+        let now = self.engine.now();
+        let Some((packet, queue, next)) = self.intake.as_mut().and_then(|intake| intake.pop(now)) else { return };
+        if let Some(at) = next {
+            self.engine.schedule(at, PRIORITY_NIC, ServerEvent::Intake);
+        }
+        self.take_in(packet, queue, observer);
+    }
+
+    /// The NIC takes a descriptor of queue `queue` for `packet` and sends both over PCIe, or loses it.
+    fn take_in(&mut self, packet: Packet, queue: usize, observer: &mut impl DepartureObserver) {
+        let now = self.engine.now();
+        let (core, queue) = (queue / self.queues_per_core, queue % self.queues_per_core);
+        if self.scattered.as_mut().is_some_and(|s| !s.allocate(packet.frame_bytes)) {
+            return self.lose(packet, core, Loss::NoBuffer, observer);
+        }
+        let CoreInput::Nic(rx) = &mut self.cores[core].input else { return };
+        let Some((descriptor, mbuf)) = rx.take_descriptor(queue) else {
+            let loss = if rx.queue(queue).is_starved() { Loss::NoMbuf } else { Loss::NoRxDescriptor };
+            return self.lose(packet, core, loss, observer);
+        };
+        if let Some(scattered) = &mut self.scattered {
+            scattered.give(mbuf);
+        }
+        let bytes = u64::from(packet.frame_bytes) + self.driver.written();
+        let at = self.up.transfer(now, bytes) + self.rx_pipeline;
+        let received = Received { packet, mbuf, visible: at, dma_memory: Ps::ZERO, queue: queue as u16 };
+        self.crossing.push_back(Crossing { received, descriptor, core, bytes });
+        self.engine.schedule(at, PRIORITY_NIC, ServerEvent::DmaWrite);
+    }
+
+    /// `packet` is lost before a core has it.
+    fn lose(&mut self, packet: Packet, core: usize, loss: Loss, observer: &mut impl DepartureObserver) {
+        self.lost += 1;
+        self.inside -= 1;
+        if let Some(scattered) = &mut self.scattered {
+            scattered.take_back();
+        }
+        observer.departure(&Departure {
+            packet: packet.id,
+            arrival: packet.arrival,
+            frame_bytes: packet.frame_bytes,
+            core: CoreId(core as u16),
+            fate: PacketFate::Lost(loss),
+            sojourn: Ps::ZERO,
+            attribution: &Attribution::default(),
+        });
+        self.spare.push(packet);
     }
 
     /// Writes the packets that have crossed PCIe while there are credits for them.
     fn dma_writes(&mut self, observer: &mut impl DepartureObserver) {
         while self.stalled > 0
-            && let Some(bytes) = self.crossing.front().map(Crossing::bytes)
+            && let Some(bytes) = self.crossing.front().map(|crossing| crossing.bytes)
         {
             if let Err(at) = self.credits.take(self.engine.now(), bytes) {
                 self.wait_for_credits(at);
@@ -970,15 +1068,19 @@ impl Server {
 
     /// Writes a packet and its descriptor; when both are in memory, if that is known now.
     fn dma_write(&mut self, crossing: Crossing, observer: &mut impl DepartureObserver) -> Option<Ps> {
-        let Crossing { received, descriptor, core } = crossing;
+        let Crossing { received, descriptor, core, bytes } = crossing;
         let now = self.engine.now();
-        let bytes = u64::from(received.packet.frame_bytes) + RX_DESCRIPTOR_BYTES;
-        let CoreInput::Nic(rx) = &mut self.cores[core].input else { return Some(now) };
+        let CoreInput::Nic(rx) = &self.cores[core].input else { return Some(now) };
+        let rx = rx.queue(received.queue.into());
         let ring = self.layout.address(RX_RING, rx.offset(descriptor), core as u16);
         // The NIC has fetched descriptors ahead, a line at a time.
         if ring.0.is_multiple_of(LINE_BYTES) {
             self.memory.read_descriptors(ring.line(), now);
         }
+        let told = match rx.completion_offset(descriptor) {
+            Some(offset) => self.layout.address(RX_COMPLETIONS, offset, core as u16),
+            None => ring,
+        };
         self.memory.open();
         let written = match &self.scattered {
             None => {
@@ -992,7 +1094,7 @@ impl Server {
                 runs.map(|(first, count)| self.memory.dma_write_packet(core, first, count, now)).max().unwrap_or(now)
             }
         };
-        let written = written.max(self.memory.write_descriptors(ring.line(), now));
+        let written = written.max(self.memory.write_descriptors(told.line(), now));
         let written = self.memory.close(written);
         self.written(core, received, bytes, written)
     }
@@ -1020,6 +1122,11 @@ impl Server {
     fn start_burst(&mut self, i: usize) {
         let now = self.engine.now();
         let worker = &mut self.cores[i];
+        if let Some(until) = worker.system.as_mut().and_then(|system| system.until(now)) {
+            worker.state = CoreState::Waking;
+            self.engine.schedule(until, PRIORITY_CORE, ServerEvent::Core(i));
+            return;
+        }
         worker.core.script().clear();
         worker.packets.clear();
         worker.in_burst.clear();
@@ -1065,11 +1172,18 @@ impl Server {
         if let CoreInput::Nic(rx) = &mut worker.input {
             worker.counters.rx_nombuf += rx.refill(id, &mut self.pool, script) as u64;
         }
+        if let Some(parts) = self.instruction_parts {
+            script.scale(parts);
+        }
         worker.counters.packets += worker.packets.len() as u64;
         worker.counters.bursts += 1;
-        let doorbells = worker.doorbells();
-        worker.counters.doorbells += doorbells;
-        worker.ringing = self.doorbell * doorbells;
+        let (refilled, sent) = worker.doorbells();
+        worker.counters.doorbells += u64::from(refilled) + u64::from(sent);
+        worker.to_ring = sent;
+        worker.ringing = self.core_spec.stalls(worker.packets.len());
+        if refilled {
+            worker.ringing += worker.bells.ring(now) - now;
+        }
         worker.started = now;
         let layout = &self.layout;
         let scattered = self.scattered.as_deref();
@@ -1116,7 +1230,7 @@ impl Server {
                     let port = PortId(port.0 % worker.tx.len() as u16);
                     let tx = &mut worker.tx[usize::from(port.0)];
                     tx.reclaim(now, id, &mut self.pool, stride, script);
-                    match tx.send(packet.id, entry.mbuf, script) {
+                    match tx.send(packet.id, packet.frame_bytes, entry.mbuf, script) {
                         true => PacketFate::Sent(port),
                         false => PacketFate::Lost(Loss::NoTxDescriptor),
                     }
@@ -1176,7 +1290,8 @@ impl Server {
                 CoreStep::Done(at) => {
                     let worker = &mut self.cores[i];
                     worker.state = CoreState::Finishing;
-                    self.engine.schedule(at.max(now) + worker.ringing, PRIORITY_CORE, ServerEvent::Core(i));
+                    let end = worker.rung(at.max(now));
+                    self.engine.schedule(end, PRIORITY_CORE, ServerEvent::Core(i));
                     return;
                 }
                 CoreStep::At(at) => {
@@ -1206,6 +1321,9 @@ impl Server {
         if let CoreInput::Nic(rx) = &mut worker.input {
             rx.doorbell();
         }
+        if let Some(system) = &mut worker.system {
+            system.rest(now);
+        }
         let took = now - worker.started;
         worker.counters.busy += took;
         let at_once = std::mem::take(&mut worker.at_once);
@@ -1231,7 +1349,7 @@ impl Server {
                 }
                 NextStop::Worker(to) => {
                     let before = Box::new(spent());
-                    let received = Received { packet, mbuf: entry.mbuf, visible: now, dma_memory: Ps::ZERO };
+                    let received = Received { packet, mbuf: entry.mbuf, visible: now, dma_memory: Ps::ZERO, queue: 0 };
                     handed.push((to, Handed { received, before }));
                     continue;
                 }
@@ -1319,7 +1437,7 @@ impl Server {
         let now = self.engine.now();
         let worker = &mut self.cores[i];
         worker.state = match &worker.input {
-            CoreInput::Nic(rx) if rx.posted() == 0 && rx.is_starved() && rx.in_flight() == 0 && self.more => {
+            CoreInput::Nic(rx) if rx.is_dry() && self.more => {
                 self.engine.schedule(now + self.poll.max(Ps(1)), PRIORITY_CORE, ServerEvent::Core(i));
                 CoreState::Starving
             }
@@ -1357,13 +1475,14 @@ impl Server {
         let Some(batch) = &mut self.batches[slot] else { return };
         let now = self.engine.now();
         let core = batch.core as u16;
-        let count = batch.packets.len() as u64;
+        let (count, descriptor) = (batch.packets.len() as u64, u64::from(self.driver.tx_descriptor));
         self.lines.clear();
         for packet in &batch.packets {
             let offset = self.cores[batch.core].tx[usize::from(packet.port.0)].fetch();
-            self.lines.push(self.layout.address(TX_RING, offset, core).line());
+            let (first, count) = lines(self.layout.address(TX_RING, offset, core), descriptor);
+            self.lines.extend((0..count).map(|k| Line(first.0 + k)));
         }
-        // A line holds four.
+        // A line holds several.
         self.lines.sort_unstable();
         self.lines.dedup();
         self.memory.open();
@@ -1372,7 +1491,7 @@ impl Server {
             read = read.max(self.memory.read_descriptors(line, now));
         }
         let read = self.memory.close(read);
-        let crossed = self.down.transfer(now, count * TX_DESCRIPTOR_BYTES);
+        let crossed = self.down.transfer(now, count * descriptor);
         self.descriptors_read(slot, crossed, read);
     }
 
@@ -1383,7 +1502,13 @@ impl Server {
         let now = self.engine.now();
         let handed = HandedOver { core: batch.core, at: batch.at, in_memory: batch.in_memory };
         for packet in batch.packets {
+            let now = self.paced(now);
             let bytes = u64::from(packet.sent_bytes);
+            if self.cores[batch.core].tx[usize::from(packet.port.0)].is_copied(packet.sent_bytes) {
+                // It came with its descriptor.
+                self.send(packet, handed, now, Ps::ZERO, observer);
+                continue;
+            }
             let start = Addr(self.layout.data(packet.mbuf).0.saturating_add_signed(packet.moved.into()));
             let (first, count) = lines(start, bytes);
             if self.output.is_some() {
@@ -1421,6 +1546,16 @@ impl Server {
         }
     }
 
+    /// When the NIC reads a packet that it could read from `now` on: as its packet rate allows.
+    fn paced(&mut self, now: Ps) -> Ps {
+        if self.packet_interval == Ps::ZERO {
+            return now;
+        }
+        let at = self.next_read.max(now);
+        self.next_read = at + self.packet_interval;
+        at
+    }
+
     /// Sends a packet that crossed PCIe at `crossed`, what it waited for memory apart.
     fn send(
         &mut self,
@@ -1436,7 +1571,7 @@ impl Server {
         let memory = self.coarse.device(Device::Read, memory);
         let read = crossed + memory;
         let port = usize::from(packet.port.0);
-        let first_bit = read.max(self.port_free[port]);
+        let first_bit = (read + self.tx_pipeline).max(self.port_free[port]);
         let wire = u64::from(packet.sent_bytes) + packet::ETHERNET_FCS_BYTES;
         let wire = wire.max(packet::MIN_FRAME_BYTES) + packet::ETHERNET_OVERHEAD_BYTES;
         self.port_free[port] = first_bit + self.wire.time_for(wire);
@@ -1444,8 +1579,9 @@ impl Server {
         let mut attribution = packet.attribution;
         let in_memory = memory + batch.in_memory;
         attribution.charge(Reason::DmaMemory, in_memory);
-        attribution.charge(Reason::Pcie, read - batch.at - in_memory);
-        attribution.charge(Reason::TxQueue, first_bit - read);
+        let ready = read + self.tx_pipeline;
+        attribution.charge(Reason::Pcie, ready - batch.at - in_memory);
+        attribution.charge(Reason::TxQueue, first_bit - ready);
         self.last_departure = self.last_departure.max(first_bit);
         self.inside -= 1;
         observer.departure(&Departure {

@@ -4,6 +4,8 @@ mod applications;
 mod clones;
 mod coherence;
 mod functional;
+
+mod nics;
 mod owners;
 mod packet_buffer;
 mod policy_and_faults;

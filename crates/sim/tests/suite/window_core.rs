@@ -78,6 +78,9 @@ fn core(record: &Record, outstanding: usize) -> Ps {
         l1_fill_interval: None,
         store_buffer: 64,
         poll_cycles: 1,
+        packet_stall: None,
+        burst_stall: None,
+        stalls: None,
     };
     let mut core = Core::new(&spec, CoreId(0), "core").expect("a core");
     record.replay(core.script());

@@ -158,7 +158,7 @@ struct RingIndices {
 
 impl Forwarder {
     fn new(spec: &TestpmdSpec) -> Forwarder {
-        let pool = MempoolSpec { size: spec.pool, cache: spec.cache, kind: spec.order, shuffled: false };
+        let pool = MempoolSpec { size: spec.pool, cache: spec.cache, kind: spec.order, shuffled: false, element: None };
         Forwarder {
             spec: spec.clone(),
             pool: Mempool::new(&pool, 1),

@@ -8,8 +8,10 @@ use functions::{Function, PacketFunction, Verdict};
 use machine::cores::{BurstPacket, Core, CoreStep};
 use machine::dram::DramCounters;
 use machine::memory::Hierarchy;
-use machine::nic::{Mempool, RSS_KEY, RX_RING, Received, RxQueue, ServerLayout, TX_RING, Toeplitz, TxQueue};
-use packet::{Packet, RX_DESCRIPTOR_BYTES, layers};
+use machine::nic::{
+    Mempool, RSS_KEY, RX_COMPLETIONS, RX_RING, Received, RxQueues, ServerLayout, TX_RING, Toeplitz, TxQueue,
+};
+use packet::{Packet, layers};
 use stats::{Attribution, Reason};
 use traffic::Source;
 use units::{Addr, CoreId, LINE_BYTES, PacketId, PortId, Ps, Span};
@@ -94,7 +96,7 @@ impl Sums {
 
 struct ProfiledCore {
     core: Core,
-    rx: RxQueue,
+    rx: RxQueues,
     tx: Vec<TxQueue>,
     /// In the receive ring.
     waiting: u32,
@@ -131,24 +133,22 @@ impl<'a> Idle<'a> {
             pool.shuffle(|n| rand::RngExt::random_range(&mut order, 0..n));
         }
         let mut memory = Hierarchy::new(&m.memory_at_once(), m.cores, "machine")?;
-        let layout = ServerLayout::paged(
+        let layout = ServerLayout::new(
             m.cores,
-            scenario.mempool.size,
+            (scenario.mempool.size, scenario.mempool.stride()),
             pool.ring_bytes(),
-            nic.rx_descriptors,
-            nic.tx_descriptors,
-            nic.ports,
+            nic,
             &function.regions(),
             |group, name| m.page_of(group, name),
         )?;
         let mut workers = Vec::new();
         for i in 0..m.cores as u16 {
-            let Some(rx) = RxQueue::new(nic.rx_descriptors, nic.refill, CoreId(i), &mut pool) else {
+            let Some(rx) = RxQueues::new(nic, scenario.mempool.stride(), CoreId(i), &mut pool) else {
                 // This says what is wrong with the pool.
                 scenario.mempool.check("mempool", &scenario.holders())?;
                 continue;
             };
-            let tx = (0..nic.ports).map(|port| TxQueue::new(nic.tx_descriptors, port, nic.fast_free)).collect();
+            let tx = (0..nic.ports).map(|port| TxQueue::new(nic, port)).collect();
             let core = Core::new(&m.core, CoreId(i), "machine.core")?;
             workers.push(ProfiledCore { core, rx, tx, waiting: 0, arrived: 0 });
         }
@@ -160,7 +160,7 @@ impl<'a> Idle<'a> {
             memory,
             layout,
             pool,
-            rss: Toeplitz::new(&RSS_KEY, m.cores as u16),
+            rss: Toeplitz::new(&RSS_KEY, (m.cores * nic.queues_per_core) as u16),
             workers,
             now: APART,
             offered: 0,
@@ -182,11 +182,13 @@ impl<'a> Idle<'a> {
             packet.id = PacketId(self.offered);
             packet.moved = 0;
             self.offered += 1;
-            let to = match self.workers.len() {
+            let queues = self.scenario.nic.queues_per_core as usize;
+            let queue = match self.workers.len() * queues {
                 1 => 0,
                 _ => self.rss.queue(layers(&packet.data).ok().map(|l| l.five_tuple).as_ref()),
             };
-            let waiting = self.receive(to, &packet, &mut sums);
+            let to = queue / queues;
+            let waiting = self.receive(to, queue % queues, &packet, &mut sums);
             if waiting >= burst {
                 self.work(to, burst, &mut sums);
             }
@@ -196,22 +198,27 @@ impl<'a> Idle<'a> {
     }
 
     /// The NIC writes a packet and its descriptor; how many wait in the ring then.
-    fn receive(&mut self, to: usize, packet: &Packet, sums: &mut Sums) -> u32 {
+    fn receive(&mut self, to: usize, queue: usize, packet: &Packet, sums: &mut Sums) -> u32 {
         self.now += APART;
         let dram = self.memory.dram().counters();
         let worker = &mut self.workers[to];
         worker.arrived += 1;
-        let Some((descriptor, mbuf)) = worker.rx.take_descriptor() else { return worker.waiting };
-        let ring = self.layout.address(RX_RING, worker.rx.offset(descriptor), to as u16);
+        let Some((descriptor, mbuf)) = worker.rx.take_descriptor(queue) else { return worker.waiting };
+        let ring = self.layout.address(RX_RING, worker.rx.queue(queue).offset(descriptor), to as u16);
         if ring.0.is_multiple_of(LINE_BYTES) {
             self.memory.dma_read(ring.line(), 1, self.now);
         }
+        let told = match worker.rx.queue(queue).completion_offset(descriptor) {
+            Some(offset) => self.layout.address(RX_COMPLETIONS, offset, to as u16),
+            None => ring,
+        };
         let (first, count) = lines(self.layout.data(mbuf), u64::from(packet.frame_bytes));
         let written =
-            self.memory.dma_write(first, count, self.now).max(self.memory.dma_write(ring.line(), 1, self.now));
+            self.memory.dma_write(first, count, self.now).max(self.memory.dma_write(told.line(), 1, self.now));
         sums.dma += (written - self.now).as_secs();
         sums.count_lines(self.memory.dram().counters() - dram);
-        worker.rx.complete(Received { packet: packet.clone(), mbuf, visible: self.now, dma_memory: Ps::ZERO });
+        let queue = queue as u16;
+        worker.rx.complete(Received { packet: packet.clone(), mbuf, visible: self.now, dma_memory: Ps::ZERO, queue });
         worker.waiting += 1;
         worker.waiting
     }
@@ -237,7 +244,7 @@ impl<'a> Idle<'a> {
                     let port = usize::from(port) % worker.tx.len();
                     let tx = &mut worker.tx[port];
                     tx.reclaim(now, id, &mut self.pool, self.layout.mbuf_stride(), script);
-                    let sent = tx.send(packet.id, received.mbuf, script);
+                    let sent = tx.send(packet.id, packet.frame_bytes, received.mbuf, script);
                     if sent {
                         leaving.push((port, packet, received.mbuf));
                     }
@@ -256,9 +263,13 @@ impl<'a> Idle<'a> {
             self.pool.put_bulk(id, &freed, script);
         }
         worker.rx.refill(id, &mut self.pool, script);
+        if let Some(parts) = self.scenario.instruction_parts() {
+            script.scale(parts);
+        }
         let ports = leaving.iter().fold(0u64, |ports, (port, ..)| ports | 1 << port).count_ones();
-        let doorbells = u64::from(worker.rx.is_refilled()) + u64::from(ports);
-        let ringing = self.scenario.nic.doorbell.map_or(Ps::ZERO, Span::ps) * doorbells;
+        let doorbells = u64::from(worker.rx.rings()) + u64::from(ports);
+        let ringing = self.scenario.nic.doorbell.map_or(Ps::ZERO, Span::ps) * doorbells
+            + self.scenario.machine.core.stalls(received.len());
         let layout = &self.layout;
         let places = received.iter().map(|r| BurstPacket {
             id: r.packet.id,
@@ -303,7 +314,7 @@ impl<'a> Idle<'a> {
             seen = Some(ring);
             let start = Addr(self.layout.data(mbuf).0.saturating_add_signed(packet.moved.into()));
             let (first, count) = lines(start, u64::from(packet.frame_bytes));
-            let read = self.memory.dma_read(first, count, now);
+            let read = if tx.is_copied(packet.frame_bytes) { now } else { self.memory.dma_read(first, count, now) };
             tx.read(now);
             sums.dma += (fetched - now).as_secs() + (read - now).as_secs();
         }
@@ -320,7 +331,7 @@ impl<'a> Idle<'a> {
         let pcie = &self.scenario.nic.pcie;
         let bytes = u64::from(frame_bytes);
         let tlps = bytes.div_ceil(u64::from(pcie.max_payload)).max(1) + 1;
-        let on_link = bytes + RX_DESCRIPTOR_BYTES + tlps * u64::from(pcie.overhead);
+        let on_link = bytes + self.scenario.nic.driver.written() + tlps * u64::from(pcie.overhead);
         on_link as f64 * 8.0 / (pcie.rate.gbps() * 1e9)
     }
 }

@@ -1,0 +1,127 @@
+//! The receive queues of a core, which it polls in turn.
+
+use probe::Probe;
+use units::{CoreId, Ps};
+
+use super::mempool::Mempool;
+use super::{NicSpec, Received, RxQueue};
+
+/// Receive queues of a core. What a poll takes is of one queue, and so are the refill and the doorbell behind it.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub struct RxQueues {
+    queues: Vec<RxQueue>,
+    /// The one that was polled last.
+    polled: usize,
+}
+
+impl RxQueues {
+    /// As many queues as `nic` gives a core, all descriptors posted with mbufs of `pool`, which lie `stride` bytes apart; [`None`]
+    /// if the pool has too few.
+    pub fn new(nic: &NicSpec, stride: u64, core: CoreId, pool: &mut Mempool) -> Option<RxQueues> {
+        let queues: Option<Vec<RxQueue>> =
+            (0..nic.queues_per_core).map(|number| RxQueue::new(nic, number, stride, core, pool)).collect();
+        Some(RxQueues { queues: queues?, polled: 0 })
+    }
+
+    /// One of them.
+    pub fn queue(&self, number: usize) -> &RxQueue {
+        &self.queues[number]
+    }
+
+    /// The NIC takes a descriptor of a queue: see [`RxQueue::take_descriptor`].
+    pub fn take_descriptor(&mut self, queue: usize) -> Option<(u64, u32)> {
+        self.queues[queue].take_descriptor()
+    }
+
+    /// The NIC has written a packet of the queue that it names.
+    pub fn complete(&mut self, received: Received) {
+        self.queues[usize::from(received.queue)].complete(received);
+    }
+
+    /// When the oldest packet of any queue became visible.
+    pub fn oldest(&self) -> Option<Ps> {
+        self.queues.iter().filter_map(RxQueue::oldest).min()
+    }
+
+    /// Packets in the rings.
+    pub fn waiting(&self) -> usize {
+        self.queues.iter().map(RxQueue::waiting).sum()
+    }
+
+    /// Mbufs in descriptors: see [`RxQueue::held`].
+    pub fn held(&self) -> u64 {
+        self.queues.iter().map(RxQueue::held).sum()
+    }
+
+    /// The driver takes up to `burst` packets of the next queue that has any visible at `now`: see [`RxQueue::receive`]. Polls of
+    /// queues without any take no time of their own.
+    pub fn receive(&mut self, now: Ps, burst: usize, out: &mut Vec<Received>, probe: &mut impl Probe) {
+        let n = self.queues.len();
+        let turns = (1..=n).map(|turn| (self.polled + turn) % n);
+        let has = |number: &usize| self.queues[*number].oldest().is_some_and(|visible| visible <= now);
+        self.polled = turns.clone().find(has).unwrap_or((self.polled + 1) % n);
+        self.queues[self.polled].receive(now, burst, out, probe);
+    }
+
+    /// The driver posts fresh mbufs to the queue that was polled: see [`RxQueue::refill`].
+    pub fn refill(&mut self, core: CoreId, pool: &mut Mempool, probe: &mut impl Probe) -> usize {
+        self.queues[self.polled].refill(core, pool, probe)
+    }
+
+    /// Whether a doorbell has to be rung for what was refilled.
+    pub fn rings(&self) -> bool {
+        self.queues[self.polled].rings()
+    }
+
+    /// What was refilled is the NIC's.
+    pub fn doorbell(&mut self) {
+        self.queues[self.polled].doorbell();
+    }
+
+    /// Whether no packet is there, and none can come, for want of mbufs.
+    pub fn is_dry(&self) -> bool {
+        self.queues.iter().all(|rx| rx.posted() == 0 && rx.is_starved() && rx.in_flight() == 0)
+    }
+
+    /// Whether a starved queue can be filled again.
+    pub fn can_refill(&self, core: CoreId, pool: &Mempool) -> bool {
+        self.queues[self.polled].can_refill(core, pool)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::nic_of;
+    use super::super::{MBUF_STRIDE, MempoolKind, MempoolSpec, RX_RING};
+    use super::*;
+    use probe::{ProbeEvent, Record};
+
+    #[test]
+    fn queues_are_polled_in_turn_and_lie_one_behind_the_other() {
+        let spec = MempoolSpec { size: 1000, cache: 0, kind: MempoolKind::Fifo, shuffled: false, element: None };
+        let mut pool = Mempool::new(&spec, 1);
+        let nic = NicSpec { queues_per_core: 3, ..nic_of(64) };
+        let mut rx = RxQueues::new(&nic, MBUF_STRIDE, CoreId(0), &mut pool).unwrap();
+        assert_eq!((rx.held(), pool.free()), (3 * 64, 1000 - 3 * 64));
+        for (queue, visible) in [(0, 30), (2, 20), (2, 40), (1, 900)] {
+            let (_, mbuf) = rx.take_descriptor(queue).unwrap();
+            rx.complete(Received { mbuf, queue: queue as u16, visible: Ps(visible), ..Received::default() });
+        }
+        assert_eq!((rx.oldest(), rx.waiting()), (Some(Ps(20)), 4));
+        let mut taken = |now: u64, burst| {
+            let (mut out, mut record) = (Vec::new(), Record::default());
+            rx.receive(Ps(now), burst, &mut out, &mut record);
+            let ring = record.iter().filter_map(|event| match event {
+                ProbeEvent::Touch(r) if r.region == RX_RING => Some(r.offset / 32),
+                _ => None,
+            });
+            (out.iter().map(|r| r.queue).collect::<Vec<_>>(), ring.collect::<Vec<_>>())
+        };
+        // Queue 1 has nothing yet; queue 2 is next, and after it queue 0.
+        assert_eq!(taken(100, 1), (vec![2], vec![128]));
+        assert_eq!(taken(100, 4), (vec![0], vec![0]));
+        assert_eq!(taken(100, 4), (vec![2], vec![129]));
+        assert_eq!(taken(100, 4), (vec![], vec![]));
+        assert_eq!(taken(900, 4), (vec![1], vec![64]));
+    }
+}

@@ -1,0 +1,141 @@
+//! What NICs, drivers and systems take, on whole runs.
+
+use engine::Seed;
+use functions::{Function, Program};
+use sim::server::{Departure, DepartureObserver, Loss, PacketFate, Pause, Server};
+use sim::{Overrides, Scenario};
+use stats::Reason;
+use traffic::Blueprint;
+use units::{Line, Ps};
+
+#[derive(Default)]
+struct Ends {
+    sent: u64,
+    lost: Vec<Loss>,
+    /// Of the first and of the last packet that was sent: when it left.
+    first: Option<Ps>,
+    last: Ps,
+    sojourn: Ps,
+    /// Lines of packets that the NIC read.
+    read: u64,
+}
+
+impl DepartureObserver for Ends {
+    fn departure(&mut self, d: &Departure) {
+        match d.fate {
+            PacketFate::Sent(_) => {
+                assert_eq!(d.attribution.total(), d.sojourn, "what its sojourn was spent on");
+                assert!(d.attribution[Reason::Pcie] > 0);
+                self.sent += 1;
+                self.sojourn += d.sojourn;
+                self.first.get_or_insert(d.arrival + d.sojourn);
+                self.last = self.last.max(d.arrival + d.sojourn);
+            }
+            PacketFate::Lost(loss) => self.lost.push(loss),
+            PacketFate::Rejected(reason) => panic!("{reason:?}"),
+        }
+    }
+
+    fn packet_lines(&mut self, _: Line, lines: u64, write: bool) {
+        self.read += if write { 0 } else { lines };
+    }
+}
+
+const L2: &str = "function.program.stages=[{name=\"io\", instructions=30, touches=[\"load mbuf 0\"]}]";
+
+/// Packets of 60 bytes through a program that does not look at them.
+fn run(set: &[&str], packets: u64) -> (Ends, Server) {
+    let quick = ["function.kind=program", L2, "traffic.profile=min64", "machine.cores=1", "nic.ports=2"];
+    let set = quick.iter().chain(set).map(|s| s.to_string()).collect();
+    let scenario = Scenario::read("", "test", &Overrides { set, ..Overrides::default() }).unwrap();
+    let blueprint = Blueprint::new(&scenario.traffic.source(), None).unwrap();
+    let source = blueprint.source(5, &scenario.traffic.offered(scenario.nic.rate)).unwrap();
+    let program = Program::new(&scenario.function.program, std::iter::empty(), None, 2).unwrap();
+    let mut server = Server::new(&scenario, Function::Program(program), source, packets, Seed(9)).unwrap();
+    let mut ends = Ends::default();
+    let pause = Pause { offered: u64::MAX, at: Ps::MAX };
+    while server.advance(100_000, pause, &mut ends) {}
+    assert_eq!(ends.sent + ends.lost.len() as u64, packets);
+    (ends, server)
+}
+
+fn mpps(ends: &Ends) -> f64 {
+    (ends.sent - 1) as f64 / (ends.last - ends.first.unwrap()).as_ns() * 1e3
+}
+
+#[test]
+fn a_queue_and_a_nic_take_packets_at_their_rate_and_lose_what_finds_no_room() {
+    let loaded = ["traffic.packet_rate=30 Mpps", "nic.fifo=4 KiB"];
+    let rate = |more: &[&str]| {
+        let (ends, _) = run(&[&loaded[..], more].concat(), 20_000);
+        let full = ends.lost.iter().all(|loss| *loss == Loss::NicFifoFull);
+        (mpps(&ends), full && !ends.lost.is_empty())
+    };
+    assert!(rate(&[]).0 > 29.0);
+    // 60 bytes and a descriptor of 32, with 24 of framing, at 115.8 Gbps are 8.01 ns.
+    let (queue, lost) = rate(&["nic.queue_interval=72 ns"]);
+    assert!((queue / (1e3 / 80.01) - 1.0).abs() < 0.01 && lost, "{queue}");
+    let (nic, lost) = rate(&["nic.packet_interval=50 ns"]);
+    assert!((nic / 20.0 - 1.0).abs() < 0.01 && lost, "{nic}");
+    let (two, lost) = rate(&["nic.queue_interval=72 ns", "nic.queues_per_core=2"]);
+    assert!((two / queue - 2.0).abs() < 0.1 && lost, "{two}: two queues of a core take twice as much");
+}
+
+#[test]
+fn a_nics_pipelines_are_in_every_packets_sojourn() {
+    let slow = ["traffic.packet_rate=1 Mpps"];
+    let mean = |more: &[&str]| {
+        let (ends, _) = run(&[&slow[..], more].concat(), 2_000);
+        ends.sojourn.as_ns() / ends.sent as f64
+    };
+    let longer = mean(&["nic.rx_pipeline=700 ns", "nic.tx_pipeline=300 ns"]) - mean(&[]);
+    assert!((longer - 1000.0).abs() < 25.0, "{longer}: but for the polls that it meets");
+}
+
+#[test]
+fn what_the_driver_copies_the_nic_does_not_read() {
+    let lines = |more: &[&str]| run(&[&["traffic.packet_rate=1 Mpps"], more].concat(), 1_000).0.read;
+    assert_eq!(lines(&[]), 1_000);
+    assert_eq!(lines(&["nic.driver.tx_copied=18", "nic.driver.tx_descriptor=64"]), 1_000);
+    assert_eq!(lines(&["nic.driver.tx_copied=64", "nic.driver.tx_descriptor=128"]), 0);
+}
+
+#[test]
+fn a_stall_of_the_system_costs_what_comes_while_a_short_ring_is_full() {
+    let lost = |ring: &str| {
+        let stalls = "machine.core.stalls={every=\"200 us\", lengths=[\"20 us\"]}";
+        let (ends, server) = run(&["traffic.packet_rate=10 Mpps", ring, stalls], 40_000);
+        assert!(ends.lost.iter().all(|loss| *loss == Loss::NoRxDescriptor));
+        assert_eq!(server.lost(), ends.lost.len() as u64);
+        ends.lost.len()
+    };
+    // 200 packets come in a stall of 20 us, of which some 18 begin in 4 ms.
+    let (short, long) = (lost("nic.rx_descriptors=128"), lost("nic.rx_descriptors=1024"));
+    assert!((600..3_000).contains(&short), "{short}");
+    assert_eq!(long, 0);
+}
+
+#[test]
+fn a_packet_takes_the_instructions_that_were_counted_of_the_real_program() {
+    let each = |more: &[&str]| {
+        let (ends, server) = run(&[&["traffic.packet_rate=40 Mpps"], more].concat(), 50_000);
+        assert!(!ends.lost.is_empty(), "bursts are full");
+        let core = server.cores()[0];
+        core.instructions as f64 / core.packets as f64
+    };
+    let (own, given) = (each(&[]), each(&["function.program.instructions=731"]));
+    assert!((95.0..110.0).contains(&own), "{own}");
+    assert!((given / 731.0 - 1.0).abs() < 0.02, "{given}");
+}
+
+#[test]
+fn a_packet_and_a_burst_stall_a_core_for_what_they_say() {
+    let busy = |more: &[&str]| {
+        let (_, server) = run(&[&["traffic.packet_rate=100 kpps"], more].concat(), 2_000);
+        let core = server.cores()[0];
+        assert_eq!(core.bursts, core.packets, "one packet a burst");
+        core.busy.as_ns() / core.bursts as f64
+    };
+    let longer = busy(&["machine.core.packet_stall=30 ns", "machine.core.burst_stall=200 ns"]) - busy(&[]);
+    assert!((longer - 230.0).abs() < 1.0, "{longer}");
+}
