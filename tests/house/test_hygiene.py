@@ -15,7 +15,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 MOST_OF_A_CELL = {False: 250, True: 330}
 """Characters of a cell, of most pages and of DEVIATIONS.md: what the longest ones have, to be lowered with them."""
 INVARIANTS = ROOT / "docs" / "reference" / "invariants.md"
-KINDS = ("machines", "gpus", "microengines")
+KINDS = ("machines", "processors", "architectures", "nics", "drivers", "programs", "gpus", "microengines")
 MACHINES = sorted(path for kind in KINDS for path in (ROOT / "presets" / kind).glob("*.toml"))
 
 # Written so that this file does not hold what it looks for.
@@ -105,7 +105,7 @@ def test_every_number_of_a_machine_has_its_source(path: Path) -> None:
     without = []
     for number, line in enumerate(path.read_text().splitlines(), 1):
         setting = re.match(r"\s*(\w+)\s*=\s*(\"[^\"]*\"|[^#]*)", line)
-        if setting and re.search(r"\d", setting[2]) and setting[1] not in {"name", "preset"}:
+        if setting and re.search(r"\d", setting[2]) and setting[1] not in {"name", "preset", "processor", "model"}:
             comment = line[setting.end() :].partition("#")[2].strip()
             if len(comment) < 4:
                 without.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()}")

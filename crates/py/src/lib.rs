@@ -27,7 +27,7 @@ use pyo3::create_exception;
 use pyo3::exceptions::{PyKeyError, PyKeyboardInterrupt, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
-use sim::scenario::{MACHINES, SCENARIOS, find, known};
+use sim::scenario::{KINDS, find, known};
 use sim::{Overrides, Progress, RateSearch, RunOptions, RunResult, RunTables, ScenarioError, TABLES};
 
 create_exception!(_wirespeed, InputError, PyValueError, "Input that cannot be used: what came, what is allowed.");
@@ -135,15 +135,15 @@ fn traffic_presets() -> impl Iterator<Item = (&'static str, &'static str)> {
 #[pyfunction]
 fn presets() -> Vec<(&'static str, &'static str, String)> {
     let title = |text: &'static str| text.lines().next().unwrap_or_default().trim_start_matches(['#', ' ']).to_string();
-    let scenarios = SCENARIOS.iter().map(|p| ("scenario", p.name, p.title().to_string()));
-    let machines = MACHINES.iter().map(|p| ("machine", p.name, p.title().to_string()));
+    let of_a_scenario =
+        KINDS.iter().flat_map(|(kind, list)| list.iter().map(|p| (*kind, p.name, p.title().to_string())));
     let traffic = traffic_presets().map(|(name, text)| ("traffic", name, title(text)));
     let dram = studies::memory::standards().map(|(name, standard)| ("dram", name, standard.source));
     let cube = "HMC specification 2.1: a cube of 8 GiB, links and crossbar before the vaults of hmc-2.1-vault";
     let dram = dram.chain([("dram", studies::memory::CUBE, cube.to_string())]);
     let gpus = studies::simt::PRESETS.iter().map(|p| ("gpu", p.name, title(p.text)));
     let processors = studies::netproc::processor::PRESETS.iter().map(|p| ("microengines", p.name, title(p.text)));
-    scenarios.chain(machines).chain(traffic).chain(dram).chain(gpus).chain(processors).collect()
+    of_a_scenario.chain(traffic).chain(dram).chain(gpus).chain(processors).collect()
 }
 
 /// The TOML text of a shipped file.
@@ -162,19 +162,21 @@ fn preset(kind: &str, name: &str) -> PyResult<String> {
         (find(list, name).map(|p| p.text), names)
     };
     let (text, names) = match kind {
-        "machine" => shipped(MACHINES),
-        "scenario" => shipped(SCENARIOS),
         "gpu" => shipped(studies::simt::PRESETS),
         "microengines" => shipped(studies::netproc::processor::PRESETS),
         "traffic" => (
             traffic_presets().find(|(n, _)| *n == name).map(|(_, text)| text),
             traffic_presets().map(|(name, _)| name).collect(),
         ),
-        _ => {
-            return Err(InputError::new_err(format!(
-                "kind {kind:?}: allowed are machine, traffic, dram, gpu, microengines and scenario"
-            )));
-        }
+        _ => match KINDS.iter().find(|(known, _)| *known == kind) {
+            Some((_, list)) => shipped(list),
+            None => {
+                let kinds = KINDS.map(|(kind, _)| kind).join(", ");
+                return Err(InputError::new_err(format!(
+                    "kind {kind:?}: allowed are {kinds}, traffic, dram, gpu and microengines"
+                )));
+            }
+        },
     };
     text.map(str::to_string)
         .ok_or_else(|| InputError::new_err(format!("{kind} {name:?}: no such preset: {}", known(&names, name))))

@@ -20,13 +20,13 @@ class Options:
     """What the command line says."""
 
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Print the TOML of this one.")] = None
-    kind: Annotated[str | None, typer.Option("--kind", help="Of this kind alone, such as machine or dram.")] = None
+    kind: Annotated[str | None, typer.Option("--kind", help="Of this kind alone, such as machine, processor or dram.")] = None
 
 
 @app.command("presets")
 @spread
 def answer(given: Options) -> int:
-    """List the shipped machines, traffic profiles, DRAM standards, GPUs, network processors, scenarios; print one."""
+    """List what is shipped: scenarios, machines and their parts, traffic profiles, DRAM, GPUs; print one."""
     rows = [row for row in _wirespeed.presets() if given.kind is None or row[0] == given.kind]
     if not rows:
         kinds = sorted({row[0] for row in _wirespeed.presets()})
@@ -40,11 +40,16 @@ def answer(given: Options) -> int:
 
 
 def _kind(name: str, rows: list[tuple[str, str, str]]) -> str:
-    """The kind of the one preset of this name. Raises InputError where there is none, or more than one."""
+    """The kind of the one preset of this name; of a machine and the processor that it is called after the machine.
+
+    Raises InputError where there is none, or more than one.
+    """
     found = [row[0] for row in rows if row[1] == name]
     if not found:
         near = nearest(name, [row[1] for row in rows], 0.6)
         raise InputError(f"there is no preset `{name}`{near or '; `wirespeed presets` lists all'}")
+    if found == ["machine", "processor"]:
+        return "machine"
     if len(found) > 1:
         raise InputError(f"`{name}` is a {' and a '.join(found)}: say which with --kind")
     return found[0]

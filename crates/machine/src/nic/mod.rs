@@ -63,6 +63,10 @@ pub const RX_COMPLETIONS: RegionId = RegionId(12);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NicSpec {
+    /// The NIC, in place of the machine preset's: a shipped one (`wirespeed presets --kind nic`), or the path of a file of one's own,
+    /// which ends in `.toml`. Its link to the host is no faster than the processor's. Rings and bursts stay the preset's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
     /// Ports: packets come in by the first and leave by all, next hop n by port n modulo their number.
     pub ports: u16,
     /// Line rate of a port.

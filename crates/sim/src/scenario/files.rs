@@ -43,6 +43,12 @@ pub const FILES: &[FileSetting] = &[
         kind: "machine",
         at: At::NameOr(|s| &mut s.machine.preset, |name| name.ends_with(".toml")),
     },
+    FileSetting {
+        path: "machine.processor",
+        kind: "processor",
+        at: At::NameOr(|s| &mut s.machine.processor, own_part::is_file),
+    },
+    FileSetting { path: "nic.model", kind: "nic", at: At::NameOr(|s| &mut s.nic.model, own_part::is_file) },
     FileSetting { path: "machine.dram.standard", kind: "part", at: At::Content(own_part::is_file) },
 ];
 
@@ -194,9 +200,9 @@ mod tests {
 
     #[test]
     fn each_is_where_its_path_says() {
-        for setting in
-            FILES.iter().filter(|setting| !["machine.preset", "machine.dram.standard"].contains(&setting.path))
-        {
+        // What these name is read with the scenario.
+        let read_at_once = ["machine.preset", "machine.processor", "nic.model", "machine.dram.standard"];
+        for setting in FILES.iter().filter(|setting| !read_at_once.contains(&setting.path)) {
             let set = vec![format!("{}=x.toml", setting.path), "function.kind=forward".into()];
             let mut scenario = Scenario::read("", "s.toml", &Overrides { set, ..Overrides::default() }).unwrap();
             assert_eq!(setting.get(&mut scenario), Some("x.toml".into()), "{}", setting.path);

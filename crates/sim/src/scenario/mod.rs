@@ -2,6 +2,7 @@
 
 mod check;
 pub mod clos;
+mod cycles;
 mod error;
 pub mod files;
 mod functions;
@@ -10,6 +11,7 @@ pub mod neighbours;
 mod overlay;
 mod own_machine;
 mod own_part;
+mod parts;
 mod policy;
 mod presets;
 mod read;
@@ -27,7 +29,7 @@ pub use machine::nic::Holders;
 pub use neighbours::NeighbourSpec;
 pub use overlay::{apply, get_mut, refuse_counted_masks};
 pub use policy::{PolicyKind, PolicySpec};
-pub use presets::{MACHINES, Preset, SCENARIOS, find, known};
+pub use presets::{KINDS, MACHINES, Preset, SCENARIOS, find, known};
 pub use read::Overrides;
 pub use spec::{MachineSpec, RateSearch, RunSpec, SamplingSpec, Scenario, TrafficSpec};
 pub use words::with_nearest;

@@ -42,8 +42,11 @@ pub fn apply(scenario: &mut toml::Table, set: &str, shipped: bool) -> Result<Vec
     });
     let value = parsed.unwrap_or_else(|| toml::Value::String(value.into()));
     let mut at = scenario;
-    for key in front {
+    for (depth, key) in front.iter().enumerate() {
         let next = at.entry(*key).or_insert_with(|| toml::Table::new().into());
+        if is_named(&front[..=depth].join(".")) {
+            open_name(next);
+        }
         at = next
             .as_table_mut()
             .ok_or_else(|| error(path, "a part of the path before the last is a value, not a table"))?;
@@ -64,6 +67,39 @@ pub fn apply(scenario: &mut toml::Table, set: &str, shipped: bool) -> Result<Vec
     }
     at.insert((*last).into(), value);
     Ok(replaced)
+}
+
+/// Where a driver's table stands.
+pub(super) const DRIVER: &str = "nic.driver";
+/// Where a program's table stands.
+pub(super) const PROGRAM: &str = "function.program";
+
+/// Whether a name may stand for the table at `path`.
+fn is_named(path: &str) -> bool {
+    [DRIVER, PROGRAM].contains(&path)
+}
+
+/// Makes the table of the name that stands for it.
+pub(super) fn open_name(value: &mut toml::Value) {
+    if let toml::Value::String(name) = value {
+        let name = toml::Value::String(std::mem::take(name));
+        *value = toml::Table::from_iter([("preset".to_string(), name)]).into();
+    }
+}
+
+/// Settings in the order in which they are applied: beside a part's name its settings hold in whatever order they were given, and so
+/// the first name comes first. A later one replaces all that came before it.
+pub(super) fn names_first<'a>(sets: impl Iterator<Item = &'a String>) -> Vec<&'a String> {
+    fn path(set: &str) -> &str {
+        set.split('=').next().unwrap_or_default().trim()
+    }
+    let (mut first, mut rest): (Vec<&String>, Vec<&String>) = (Vec::new(), Vec::new());
+    for set in sets {
+        let again = first.iter().any(|earlier| path(earlier) == path(set));
+        if is_named(path(set)) && !again { &mut first } else { &mut rest }.push(set);
+    }
+    first.extend(rest);
+    first
 }
 
 /// Drops what says what made packets are, because a capture brings its own; gives what it dropped as `key = value`. A
@@ -173,16 +209,25 @@ pub(super) fn apply_standard(merged: &mut toml::Table, part: &DramPart) -> Resul
     };
     let spec = machine::dram::DramSpec::of_part(part, overhead).map_err(|e| e.to_string())?;
     let mut own = toml::Table::try_from(&spec).map_err(|e| e.to_string())?;
+    let before = i64::from(channels_of_a_module(dram));
     // Those of the devices that it replaces.
     dram.remove("currents");
     dram.remove("standard");
     if spec.channels <= MODULE_CHANNELS
         && let Some(toml::Value::Integer(channels)) = dram.get("channels")
     {
-        own.insert("channels".into(), (channels * i64::from(spec.channels)).into());
+        own.insert("channels".into(), (channels / before * i64::from(spec.channels)).into());
     }
     merge(dram, own);
     Ok(())
+}
+
+/// Channels of a module of the DIMMs that `dram` has: of its part, or of the one whose devices they are.
+fn channels_of_a_module(dram: &toml::Table) -> u32 {
+    let named = ["standard", "currents"].iter().find_map(|key| dram.get(*key));
+    let part = named.and_then(|part| part.clone().try_into::<DramPart>().ok());
+    let spec = part.and_then(|part| machine::dram::DramSpec::of_part(&part, units::Span::from_ns(0.0)).ok());
+    spec.map_or(1, |spec| spec.channels).clamp(1, MODULE_CHANNELS)
 }
 
 /// The path of a value that is no number, if there is one. Checks see the settings that take part; this sees all, since a
@@ -264,17 +309,6 @@ pub(super) fn grow_pool(merged: &mut toml::Table) -> Option<String> {
     ))
 }
 
-/// Says so where a core has another frequency and its caches, whose latencies are times, have not.
-pub(super) fn clock_alone(own: &mut toml::Table) -> Option<String> {
-    get_mut(own, &["machine", "core", "frequency"])?;
-    let kept = |cache: &str, own: &mut toml::Table| get_mut(own, &["machine", cache, "latency"]).is_none();
-    (kept("l1", own) && kept("l2", own)).then(|| {
-        "machine.core.frequency: the latencies of L1 and L2 stay the times that the machine has (set machine.l1.latency and \
-         machine.l2.latency to keep their cycles)"
-            .into()
-    })
-}
-
 /// The title of a scenario of which settings were changed: what it was, and what is another now; none where nothing is,
 /// or where it was given a title of its own. How much is run and how often is no other scenario.
 pub(super) fn title(before: &toml::Table, after: &toml::Table, origin: &str) -> Option<String> {
@@ -323,8 +357,8 @@ pub(super) fn written(value: &toml::Value) -> String {
 /// Changes that a title names.
 const NAMED_CHANGES: usize = 3;
 
-/// The name of a machine, with what of it is another than its preset, `usual`, has.
-pub(super) fn machine_name(machine: &MachineSpec, usual: &toml::Table) -> String {
+/// The name of a machine, with what of it is another than its preset, `usual`, has: the NIC, where that is another, and settings.
+pub(super) fn machine_name(machine: &MachineSpec, usual: &toml::Table, nic: Option<&str>) -> String {
     let mut changes = Vec::new();
     // A part goes by its name.
     let told = |machine: &MachineSpec| {
@@ -340,11 +374,14 @@ pub(super) fn machine_name(machine: &MachineSpec, usual: &toml::Table) -> String
     // A standard brings its timings with it.
     let by_standard = changes.iter().any(|(path, _)| path == "dram.standard");
     changes.retain(|(path, _)| {
-        !["name", "preset"].contains(&path.as_str())
+        !["name", "preset", "processor"].contains(&path.as_str())
             && (!by_standard || path == "dram.standard" || !path.starts_with("dram."))
     });
-    let with = if changes.is_empty() { "" } else { " with " };
-    format!("{}{with}{}", machine.name, listed(&changes))
+    let nic = nic.map(|name| Path::new(name).file_stem().unwrap_or_default().to_string_lossy().into_owned());
+    let listed = Some(listed(&changes)).filter(|_| !changes.is_empty());
+    let told: Vec<String> = nic.into_iter().chain(listed).collect();
+    let with = if told.is_empty() { "" } else { " with " };
+    format!("{}{with}{}", machine.name, told.join(", "))
 }
 
 /// The first of some changes, and how many more there are.

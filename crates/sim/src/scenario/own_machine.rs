@@ -1,17 +1,11 @@
-//! A machine of one's own: the file that `machine.preset` names.
+//! A machine of one's own, or a part of one: the file that `machine.preset`, `machine.processor` or `nic.model` names.
 
-use super::error::ScenarioError;
-
-/// The text of the file. `origin` is the scenario that names it.
+/// The text of the file.
 ///
 /// # Errors
-/// A file that is not there, or is no text.
-pub(crate) fn text(origin: &str, path: &str) -> Result<String, ScenarioError> {
-    std::fs::read_to_string(path).map_err(|e| ScenarioError::Value {
-        origin: origin.into(),
-        path: "machine.preset".into(),
-        message: format!("{path}: cannot be read: {e} (`wirespeed calibrate` writes such a file)"),
-    })
+/// A file that is not there, or is no text, in words.
+pub(crate) fn text(path: &str) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|e| format!("{path}: cannot be read: {e}"))
 }
 
 #[cfg(test)]

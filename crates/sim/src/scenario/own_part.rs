@@ -127,7 +127,7 @@ mod tests {
         let origin = folder.join("s.toml");
         fs::write(folder.join("hbm.toml"), toml::to_string(&presets::hbm3_6400()).unwrap()).unwrap();
         let machine = crate::scenario::MACHINES[0].text;
-        let machine = machine.replace("[machine.dram]", "[machine.dram]\nstandard = \"ddr.toml\"");
+        let machine = format!("{machine}\n[machine.dram]\nstandard = \"ddr.toml\"\n");
         fs::write(folder.join("mine.toml"), machine).unwrap();
         fs::write(folder.join("ddr.toml"), toml::to_string(&presets::ddr4_2400u()).unwrap()).unwrap();
         let own = read("machine.preset = \"mine.toml\"", &origin, &[]).unwrap();

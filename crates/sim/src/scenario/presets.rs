@@ -1,4 +1,4 @@
-//! Shipped machines and scenarios, and names that are near to what was written.
+//! Shipped machines, their parts and scenarios, and names that are near to what was written.
 
 /// A shipped file.
 pub struct Preset {
@@ -19,6 +19,51 @@ pub const MACHINES: &[Preset] = presets!(
     "machines": "xeon-gold-6140", "xeon-e5-2697a-v4", "epyc-7402p", "xeon-platinum-8163", "xeon-platinum-8380",
     "xeon-platinum-8480", "2x-xeon-gold-6140", "2x-xeon-platinum-8380",
 );
+
+/// Shipped processors, with their usual DIMMs.
+pub const PROCESSORS: &[Preset] = presets!(
+    "processors":
+    "xeon-e3-1230-v2", "xeon-e5-2620-v3", "xeon-e5-2699-v3", "xeon-e5-1650-v4", "xeon-e5-2630-v4",
+    "xeon-e5-2680-v4", "xeon-e5-2697a-v4", "xeon-gold-6140", "xeon-gold-6146", "xeon-platinum-8163",
+    "xeon-platinum-8180", "xeon-gold-6240", "xeon-gold-6248r", "xeon-platinum-8280", "xeon-gold-6338",
+    "xeon-platinum-8360y", "xeon-platinum-8380", "xeon-platinum-8480", "xeon-platinum-8562y-plus", "epyc-7402p",
+    "epyc-7742", "epyc-7763", "epyc-9654", "neoverse-v2-grace", "cortex-a78ae-bluefield-3",
+);
+
+/// What processors of one design share. They lie beneath processors, and are named in their place where one is not shipped.
+pub const ARCHITECTURES: &[Preset] = presets!(
+    "architectures":
+    "haswell-ep", "broadwell-ep", "skylake-sp", "cascade-lake-sp", "ice-lake-sp", "sapphire-rapids",
+    "emerald-rapids", "zen-2", "zen-3", "zen-4",
+);
+
+/// Shipped NICs.
+pub const NICS: &[Preset] = presets!(
+    "nics":
+    "100g", "82599", "xl710", "xxv710", "e810", "connectx-4", "connectx-4-lx", "connectx-5", "connectx-5-ex",
+    "connectx-6", "connectx-6-dx", "connectx-7", "bluefield-3", "nfp-6000",
+);
+
+/// Shipped drivers.
+pub const DRIVERS: &[Preset] = &[];
+
+/// Shipped programs.
+pub const PROGRAMS: &[Preset] = &[];
+
+/// Kinds of shipped files, by the word that the command line has.
+pub const KINDS: [(&str, &[Preset]); 7] = [
+    ("scenario", SCENARIOS),
+    ("machine", MACHINES),
+    ("processor", PROCESSORS),
+    ("architecture", ARCHITECTURES),
+    ("nic", NICS),
+    ("driver", DRIVERS),
+    ("program", PROGRAMS),
+];
+
+/// Names that vendors write otherwise than files are called.
+pub(super) const ALIASES: [(&str, &str); 2] =
+    [("xeon-platinum-8480+", "xeon-platinum-8480"), ("xeon-platinum-8562y+", "xeon-platinum-8562y-plus")];
 
 /// Shipped scenarios; the first is the demo.
 pub const SCENARIOS: &[Preset] = presets!(

@@ -2,16 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
+use units::Frequency;
+
 use super::error::ScenarioError;
 use super::files::FILES;
 use super::overlay::{
-    apply, apply_standard, clock_alone, drop_made_traffic, fit_io_ways, fit_size, get_mut, grow_pool, machine_name,
-    merge, not_a_number, refuse_counted_masks, table, title, ways_of,
+    apply, apply_standard, drop_made_traffic, fit_io_ways, fit_size, get_mut, grow_pool, machine_name, merge,
+    names_first, not_a_number, refuse_counted_masks, table, title, ways_of,
 };
+use super::parts::{Composed, KINDS, MachineFile, compose};
 use super::presets::{MACHINES, SCENARIOS, find, known, names};
 use super::resolve::{ResolvedScenario, as_error, resolve, unbuildable};
 use super::spec::{RateSearch, Scenario};
-use super::{own_machine, own_part};
+use super::{cycles, own_machine, own_part};
 
 /// What the command line says beyond the scenario file.
 #[derive(Clone, Debug, Default)]
@@ -53,8 +56,8 @@ impl Overrides {
 }
 
 impl Scenario {
-    /// Reads a scenario: the machine preset, then the text, then the overrides, each over what came
-    /// before. Relative paths in the text are relative to `origin`'s folder.
+    /// Reads a scenario: the machine preset with its parts, then the text, then the overrides, each over what came
+    /// before. A part that text or overrides name takes the place of the preset's. Relative paths in the text are relative to `origin`'s folder.
     ///
     /// # Errors
     /// See [`ScenarioError`]; every message names the path in the scenario.
@@ -65,17 +68,28 @@ impl Scenario {
         let shipped = find(SCENARIOS, origin).is_some();
         let replaced = overrides.put_over(&mut own, origin, shipped)?;
         let title = title(&before, &own, origin);
-        let (preset, usual) = machine(&mut own, origin)?;
+        let (preset, Composed { mut usual, mut faults, nic }) = machine(&mut own, origin)?;
         let keeps_name = get_mut(&mut own, &["machine", "name"]).is_some();
-        let touches_machine = own.get("machine").is_some();
-        let (mut merged, moved) = laid_over(&usual, own, origin)?;
+        let touches_machine = own.get("machine").is_some() || nic.is_some();
+        let (mut merged, moved) = match laid_over(&usual, own, origin) {
+            Ok(laid) => laid,
+            Err(error) => {
+                faults.push(error);
+                return Err(as_error(faults).err().unwrap_or_else(|| value(origin, "", "it cannot be read")));
+            }
+        };
         table(&mut merged, "machine").insert("preset".into(), preset.into());
         if let Some(title) = title {
             merged.insert("name".into(), title.into());
         }
-        let mut scenario = judged(merged, &usual, origin)?;
+        // What is counted in cycles moves with the clock that the scenario has.
+        let clock = cycles::clock(&mut merged).or_else(|| cycles::clock(&mut usual));
+        for settings in [&mut merged, &mut usual] {
+            cycles::in_time(settings, clock.unwrap_or(Frequency::from_ghz(1.0)));
+        }
+        let mut scenario = judged(merged, &usual, origin, faults)?;
         if !keeps_name && touches_machine {
-            scenario.machine.name = machine_name(&scenario.machine, &usual);
+            scenario.machine.name = machine_name(&scenario.machine, &usual, nic.as_deref());
         }
         scenario.replaced.extend(moved);
         // A shipped scenario's traffic is nobody's choice.
@@ -115,7 +129,7 @@ impl Overrides {
         // A capture comes before what is said beside it, in whatever order.
         let is_capture = |set: &&String| set.split('=').next().is_some_and(|path| path.trim() == "traffic.capture");
         let (captures, others): (Vec<&String>, Vec<&String>) = self.set.iter().partition(is_capture);
-        for set in captures.into_iter().chain(others) {
+        for set in captures.into_iter().chain(names_first(others.into_iter())) {
             replaced.extend(apply(own, set, shipped)?);
         }
         refuse_no_tables(own, origin)?;
@@ -150,8 +164,8 @@ fn refuse_no_tables(own: &toml::Table, origin: &str) -> Result<(), ScenarioError
     Ok(())
 }
 
-/// The name of the machine that `own` wants, and what it says.
-fn machine(own: &mut toml::Table, origin: &str) -> Result<(String, toml::Table), ScenarioError> {
+/// The name of the machine that `own` wants, and what it says with the parts that `own` wants in it.
+fn machine(own: &mut toml::Table, origin: &str) -> Result<(String, Composed), ScenarioError> {
     let path = "machine.preset";
     let name = match get_mut(own, &["machine", "preset"]) {
         None => MACHINES[0].name.to_string(),
@@ -163,19 +177,22 @@ fn machine(own: &mut toml::Table, origin: &str) -> Result<(String, toml::Table),
     };
     let text = match find(MACHINES, &name) {
         Some(preset) => preset.text.to_string(),
-        None if name.ends_with(".toml") => own_machine::text(origin, &name)?,
+        None if name.ends_with(".toml") => own_machine::text(&name)
+            .map_err(|e| value(origin, path, format!("{e} (`wirespeed calibrate` writes such a file)")))?,
         None => {
             let known = known(&names(MACHINES), &name);
             return Err(ScenarioError::Preset { origin: origin.into(), path: path.into(), known, name });
         }
     };
     refuse_counted_masks(&text, &name)?;
-    let mut usual: toml::Table = match toml::from_str(&text) {
-        Ok(usual) => usual,
+    let mut says: toml::Table = match toml::from_str(&text) {
+        Ok(says) => says,
         Err(e) => return Err(ScenarioError::Syntax { origin: name, message: e.to_string() }),
     };
-    own_part::taken(&mut usual, &name, Path::new(&name).parent().unwrap_or(Path::new("")))?;
-    Ok((name, usual))
+    let folder = Path::new(&name).parent().unwrap_or(Path::new(""));
+    own_part::taken(&mut says, &name, folder)?;
+    let composed = compose(MachineFile { says, name: &name, folder }, own, origin, &KINDS)?;
+    Ok((name, composed))
 }
 
 /// `own` over what the machine says, and what moved with it, in words.
@@ -185,7 +202,7 @@ fn laid_over(
     origin: &str,
 ) -> Result<(toml::Table, Vec<String>), ScenarioError> {
     let mut merged = usual.clone();
-    let slower = clock_alone(&mut own);
+    let slower = cycles::clock_alone(usual, &mut own);
     let own_ways = ways_of(&mut own);
     let ways = own_ways.filter(|_| get_mut(&mut own, &["machine", "llc", "size"]).is_none());
     let fewer = own_ways.filter(|_| get_mut(&mut own, &["machine", "llc", "io_ways"]).is_none());
@@ -200,13 +217,20 @@ fn laid_over(
     Ok((merged, moved.into_iter().chain(clamped).chain(grown).chain(slower).collect()))
 }
 
-/// The scenario that `merged` says, or all that is wrong with it; `usual` is what holds without it.
-fn judged(merged: toml::Table, usual: &toml::Table, origin: &str) -> Result<Scenario, ScenarioError> {
+/// The scenario that `merged` says, or all that is wrong with it beside `errors`; `usual` is what holds without it.
+fn judged(
+    merged: toml::Table,
+    usual: &toml::Table,
+    origin: &str,
+    mut errors: Vec<ScenarioError>,
+) -> Result<Scenario, ScenarioError> {
     let not_a_number = not_a_number(&merged);
     let ResolvedScenario { scenario, faults } = resolve(merged, usual);
     let paths: Vec<String> = faults.iter().map(|(path, _)| path.clone()).collect();
-    let mut errors: Vec<ScenarioError> =
-        faults.into_iter().map(|(path, message)| value(origin, path, message)).collect();
+    errors.extend(faults.into_iter().map(|(path, message)| {
+        let message = cycles::explained(&path, message);
+        value(origin, path, message)
+    }));
     if let Some(scenario) = &scenario {
         // What follows from a value that was replaced is nobody's mistake.
         let mut found = scenario.check(origin);

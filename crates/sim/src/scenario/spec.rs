@@ -210,6 +210,11 @@ pub struct MachineSpec {
     /// file of one's own, which ends in `.toml`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preset: Option<String>,
+    /// The processor, with its usual DIMMs, in place of the preset's: a shipped one (`wirespeed presets --kind processor`), an
+    /// architecture that the scenario fills in, or the path of a file of one's own, which ends in `.toml`. What the preset says
+    /// itself, such as `cores`, stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub processor: Option<String>,
     /// A title for people.
     #[serde(default)]
     pub name: String,
@@ -217,9 +222,9 @@ pub struct MachineSpec {
     pub cores: u32,
     /// Each core.
     pub core: CoreSpec,
-    /// First-level data cache of each core.
+    /// First-level data cache of each core. Its latency may be in cycles of the core (`"4 cycles"`).
     pub l1: CacheSpec,
-    /// Second-level cache of each core.
+    /// Second-level cache of each core. Its latency may be in cycles of the core (`"14 cycles"`).
     pub l2: CacheSpec,
     /// Address translation of each core; free when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -385,3 +385,47 @@ fn a_rate_on_the_command_line_replaces_the_scenarios() {
     let s = read("[traffic]\nload = 0.5", &["traffic.rate=\"10 Gbps\""]).unwrap();
     assert_eq!((s.traffic.load, s.traffic.rate), (None, Some(Rate::from_gbps(10.0))));
 }
+
+#[test]
+fn what_each_machine_is_made_of() {
+    let described = |machine: &Preset| {
+        let s = read("", &[&format!("machine.preset={}", machine.name)]).unwrap();
+        let mut table = toml::Table::try_from(&s).unwrap();
+        table.retain(|section, _| ["machine", "nic", "mempool"].contains(&section));
+        let mut lines = Vec::new();
+        overlay::changed("", &toml::Table::new(), &table, &mut lines);
+        let lines: Vec<String> = lines.iter().map(|(path, value)| format!("{path:<24} {value}")).collect();
+        lines.join("\n")
+    };
+    insta::assert_snapshot!(MACHINES.iter().map(described).collect::<Vec<_>>().join("\n\n"));
+}
+
+#[test]
+fn a_frequency_moves_what_is_counted_in_cycles() {
+    let machine = |set: &[&str]| read("", set).unwrap();
+    let usual = machine(&[]);
+    let (l1, l2) = (usual.machine.l1.latency, usual.machine.l2.latency);
+    assert_eq!((l1.to_string(), l2.to_string()), ("1.74 ns".into(), "6.09 ns".into()));
+    let fast = machine(&["machine.core.frequency=4 GHz"]);
+    assert_eq!((fast.machine.l1.latency.ps(), fast.machine.l2.latency.ps()), (units::Ps(1000), units::Ps(3500)));
+    assert!(fast.idle_settings().is_empty());
+    assert_eq!(fast.machine.name, "Xeon Gold 6140 with core.frequency=4 GHz");
+    assert_eq!(read(&fast.to_toml(), &[]).unwrap(), fast);
+    let own = machine(&[
+        "machine.core.frequency=2 GHz",
+        "machine.l2.latency=20 cycles",
+        "machine.core.fill_interval=3 cycles",
+    ]);
+    assert_eq!((own.machine.l2.latency.ps(), own.machine.l1.latency.ps()), (units::Ps(10_000), units::Ps(2000)));
+    assert_eq!(own.machine.core.fill_interval.unwrap().ps(), units::Ps(1500));
+    let error = |set: &str| read("", &[set]).unwrap_err().to_string();
+    for text in ["machine.l1.latency=x cycles", "machine.l2.latency=-4 cycles", "machine.core.fill_interval=4 bicycles"]
+    {
+        assert!(error(text).ends_with("or cycles of the core, for example \"14 cycles\""), "{}", error(text));
+    }
+    assert!(error("machine.llc.latency=70 cycles").contains("(cycles are for machine.core.fill_interval"));
+    assert!(error("machine.l1.size=4 cycles").contains("\"4 cycles\" is not a size"));
+    // A clock that cannot be is the only fault.
+    assert_eq!(error("machine.core.frequency=0 GHz").lines().count(), 1);
+    assert_eq!(error("machine.core.frequency=fast").lines().count(), 1);
+}

@@ -50,7 +50,9 @@ fn by_content(result: &RunResult) -> Scenario {
         let read = result.inputs.iter().find(|file| file.kind == setting.kind)?;
         Some(read.blake3.as_str().into())
     });
-    // All that a file of a machine says is in the scenario.
+    // All that a part or a file of a machine says is in the scenario.
+    scenario.machine.processor = None;
+    scenario.nic.model = None;
     if scenario.machine.preset.as_deref().is_some_and(|name| name.ends_with(".toml")) {
         scenario.machine.preset = None;
     }
