@@ -9,6 +9,7 @@ from wirespeed import interrupt as _interrupt  # noqa: F401 (before all that tak
 # isort: split
 from wirespeed import memory
 from wirespeed._wirespeed import version as _version
+from wirespeed.accuracy import accuracy
 from wirespeed.advise import advise
 from wirespeed.api import compare, inspect, inspect_table, resolve, run, schema
 from wirespeed.errors import InputError
@@ -27,6 +28,7 @@ __all__ = [
     "Summary",
     "Table",
     "__version__",
+    "accuracy",
     "advise",
     "compare",
     "inspect",

@@ -1,8 +1,9 @@
 """The command `wirespeed`.
 
-Results go to stdout, everything else to stderr. Exit codes: 0 fine, 1 a `--fail-if` condition fails or cannot be
-judged, or points of a sweep failed as they ran, 2 bad input, 3 a program that was to be measured is missing, has died
-or hangs, 70 a bug in wirespeed, 130 stopped by Ctrl-C (what there is by then is written and marked as partial).
+Results go to stdout, everything else to stderr. Exit codes: 0 fine, 1 a `--fail-if` or `--fail-above` condition fails
+or cannot be judged, or points of a sweep failed as they ran, 2 bad input, 3 a program that was to be measured is
+missing, has died or hangs, 70 a bug in wirespeed, 130 stopped by Ctrl-C (what there is by then is written and marked as
+partial).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import typer
 
 from wirespeed import _wirespeed, interrupt
 from wirespeed.commands import (
+    accuracy,
     advise,
     calibrate,
     compare,
@@ -60,6 +62,7 @@ COMMANDS: Final = (
     microengines,
     calibrate,
     memory,
+    accuracy,
     papers,
     recording,
     router,

@@ -97,7 +97,7 @@ class Curve(TypedDict):
 
 
 def curve(
-    machine: str | os.PathLike[str],
+    machine: str | os.PathLike[str] | None,
     *,
     reads: Sequence[float] = (100, 50),
     points: int = POINTS,
@@ -113,12 +113,12 @@ def curve(
 ) -> Curve:
     """Bandwidth against latency of a machine's memory; returns the document of `wirespeed memory curve`.
 
-    One core of `machine` (a shipped one, or a `.toml` file) chases pointers while `cores` others stream, in `points`
-    steps from idle to as much as they can take; `reads` are shares of the lines that memory moves, in percent, 50 to
-    100. `dram` is the model: "commands" or "at-once"; left out, by commands where the machine says of which part its
-    DRAM is. `set` overrides settings of the machine as `run` does. `accesses` dependent loads are measured at each
-    point. With `measured`, a CSV of a measurement, of `system` where the file has several, the document has
-    `deviations`; `measured_clock`, such as "3.2 GHz" (a number is GHz), turns the file's cycles into time.
+    One core of `machine` (a shipped one, a `.toml` file, or None for what `set` says) chases pointers while `cores`
+    others stream, in `points` steps from idle to as much as they can take; `reads` are shares of the lines that memory
+    moves, in percent, 50 to 100. `dram` is the model: "commands" or "at-once"; left out, by commands where the machine
+    says of which part its DRAM is. `set` overrides settings of the machine as `run` does. `accesses` dependent loads
+    are measured at each point. With `measured`, a CSV of a measurement, of `system` where the file has several, the
+    document has `deviations`; `measured_clock`, such as "3.2 GHz" (a number is GHz), turns the file's cycles into time.
 
     Latencies are nanoseconds, their half-widths at 95 %, bandwidths 10^9 bytes a second. Raises InputError for settings
     and machines that cannot be, and rows of the measurement that make no sense.
@@ -233,12 +233,13 @@ def _listed(shares: Sequence[float], between: str = ", ") -> str:
 
 
 def _scenario(
-    machine: str | os.PathLike[str], dram: str | None, given: list[str]
+    machine: str | os.PathLike[str] | None, dram: str | None, given: list[str]
 ) -> tuple[_wirespeed.Scenario, list[str]]:
     """The machine, by commands where that is asked for or possible; and why it is not, where a part is known."""
     if dram not in (None, "commands", "at-once"):
         raise InputError(f"dram = {dram!r}: allowed are commands and at-once")
-    settings = [*scenarios.overrides({"machine.preset": os.fspath(machine)}), *given]
+    preset = {} if machine is None else {"machine.preset": os.fspath(machine)}
+    settings = [*scenarios.overrides(preset), *given]
     if dram == "commands":
         return _made(_by_commands(settings)), []
     if dram is None:

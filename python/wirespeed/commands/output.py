@@ -7,14 +7,16 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import typer
 from rich.console import RenderableType
 
-from wirespeed import console, terminal
+from wirespeed import console, files, terminal
 from wirespeed.commands.exits import EXIT_STOPPED
 from wirespeed.console import Console
+from wirespeed.errors import InputError
 
 
 def emit(text: str) -> None:
@@ -38,6 +40,22 @@ def show(renderable: RenderableType) -> None:
 def say(text: str) -> None:
     """Prints to stderr."""
     print(f"wirespeed: {text}", file=sys.stderr)
+
+
+def judge_svg(svg: Path, mark: str, command: str, read: Path | None, option: str = "the rows") -> None:
+    """Raises InputError for what a picture cannot be written to, and for a file that `command` did not write.
+
+    `mark` is what its pictures hold; `read` is a file that the command reads, by the name of `option`.
+    """
+    if svg.suffix.lower() != ".svg":
+        raise InputError(f"--svg {svg}: allowed are names that end in .svg")
+    if read is not None and svg.resolve() == read.resolve():
+        raise InputError(f"--svg {svg}: is the file of {option}; name another file")
+    if not svg.parent.is_dir():
+        raise InputError(f"--svg {svg}: {svg.parent} is no folder; make it, or name another")
+    files.refuse_link(svg)
+    if svg.exists() and not (svg.is_file() and mark in svg.read_text(encoding="utf-8", errors="replace")):
+        raise InputError(f"--svg {svg}: was not written by `wirespeed {command}`; name another file, or move it away")
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from wirespeed import curve, files, memory
 from wirespeed.commands import options
 from wirespeed.commands.fields import spread
 from wirespeed.commands.options import FormatOpt
-from wirespeed.commands.output import emit_json, show, stoppable
+from wirespeed.commands.output import emit_json, judge_svg, show, stoppable
 from wirespeed.errors import InputError
 
 _EPILOG: Final = (
@@ -113,7 +113,7 @@ class Options:
 def answer(given: Options) -> int:
     """Measure a machine's memory: latency of a dependent load while other cores stream, beside a measurement."""
     if given.svg is not None:
-        _judge(given.svg, given.measured)
+        judge_svg(given.svg, curve.SVG_MARK, "memory curve", given.measured, "--measured")
     with stoppable():
         found = memory.curve(
             given.machine,
@@ -136,21 +136,6 @@ def answer(given: Options) -> int:
     if given.svg is not None:
         files.write(given.svg, curve.chart(found))
     return 0
-
-
-def _judge(svg: Path, measured: Path | None) -> None:
-    """Raises for what a picture cannot be written to, and for a file that this command did not write."""
-    if svg.suffix.lower() != ".svg":
-        raise InputError(f"--svg {svg}: allowed are names that end in .svg")
-    if measured is not None and svg.resolve() == measured.resolve():
-        raise InputError(f"--svg {svg}: is the file of --measured; name another file")
-    if not svg.parent.is_dir():
-        raise InputError(f"--svg {svg}: {svg.parent} is no folder; make it, or name another")
-    files.refuse_link(svg)
-    if svg.exists() and not (svg.is_file() and curve.SVG_MARK in svg.read_text(encoding="utf-8", errors="replace")):
-        raise InputError(
-            f"--svg {svg}: was not written by `wirespeed memory curve`; name another file, or move it away"
-        )
 
 
 def _shares(text: str) -> list[float]:
