@@ -14,6 +14,7 @@ STAMPS := $(VENV)/stamps
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 OUT    ?= out/demo
 GPU_CSV ?= out/bench-gpu.csv
+ACCURACY_SVG ?= out/accuracy.svg
 
 export RUST_MIN := $(shell sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml)
 export PYTHON ?= python3
@@ -22,7 +23,7 @@ RUST_FILES    := $(shell find crates presets papers -type f \( -name '*.rs' -o -
 PACKAGE_FILES := Cargo.toml Cargo.lock pyproject.toml $(RUST_FILES)
 
 .NOTPARALLEL:
-.PHONY: help build demo test test-slow bench bench-host docs wheel sdist licences papers notebooks schema sample modules kernels kernel-compiler bench-gpu fmt clean check-tools
+.PHONY: help build demo test test-slow bench bench-host accuracy docs wheel sdist licences papers notebooks schema sample modules kernels kernel-compiler bench-gpu fmt clean check-tools
 
 help: ## Print this
 	@echo 'make demo        set up, simulate a router on ISP traffic, write a report ($(OUT)/report.html)'
@@ -31,6 +32,7 @@ help: ## Print this
 	@echo 'make test-slow   the tests that take long (marked ignored in Rust, slow in Python)'
 	@echo 'make bench       benchmarks, side by side with the peers that are installed'
 	@echo 'make bench-host  this machine: dpdk-testpmd against the simulator, into validation/host/'
+	@echo 'make accuracy    predictions beside published measurements of real servers ($(ACCURACY_SVG))'
 	@echo 'make bench-gpu   the router: every mode of this machine'"'"'s GPU beside its CPU ($(GPU_CSV)), under 10 minutes'
 	@echo 'make docs        the documentation, in site/'
 	@echo 'make wheel       a wheel with both commands, in dist/; WHEEL=--zig for older systems than this one (wants ziglang)'
@@ -115,6 +117,11 @@ bench: $(STAMPS)/package $(STAMPS)/dev
 # Asks nothing of the machine but testpmd; exit code 3 where that is missing.
 bench-host: $(STAMPS)/package
 	$(BIN)/python validation/host/run.py
+
+# Rows of parts that this build does not have are listed, and are no failure.
+accuracy: $(STAMPS)/package
+	@mkdir -p $(dir $(ACCURACY_SVG))
+	$(BIN)/wirespeed accuracy --svg $(ACCURACY_SVG)
 
 # The table and the capture are used where they are; whatever is missing is made. Exits with 77 where there is no GPU.
 GPU_TABLE   := $(wildcard ../shared/data/tables/full_table_v4v6.txt.gz)

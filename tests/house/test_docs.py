@@ -134,6 +134,15 @@ def test_every_field_of_advice_is_described() -> None:
     assert not missing, f"{RESULTS.relative_to(ROOT)} does not describe {', '.join(missing)} of advice.json"
 
 
+def test_every_field_of_accuracy_is_described() -> None:
+    row = {"source": "lab", "case": "one", "machine": "xeon-gold-6140", "metric": "carried_mpps", "measured": 30}
+    sets = {"run.packets": 2_000, "run.warmup": 1_000, "function.forward.prefixes": 500}
+    found = fields(wirespeed.accuracy([row | {"kind": "rate", "set": sets}]), set())
+    assert {"median_of_medians", "within_10", "error_text", "not_asked", "wall_s"} <= found
+    missing = sorted(found - section("wirespeed.accuracy/1"))
+    assert not missing, f"{RESULTS.relative_to(ROOT)} does not describe {', '.join(missing)} of an accuracy"
+
+
 def test_the_example_of_the_scenario_page_is_a_scenario() -> None:
     page = (ROOT / "docs" / "guide" / "scenarios.md").read_text()
     blocks = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)

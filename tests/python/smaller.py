@@ -53,6 +53,8 @@ def smaller(words: list[str]) -> list[str]:
             given = {word.partition("=")[0] for word in words}
             sets = [s for s in SHORT + MADE if s.partition("=")[0] not in given]
             return setting(words, sets + (UPF if "upf" in words else []))
+        case ["accuracy", *_] if not any(word in words for word in ("--only", "--template", "mine.csv")):
+            return [*words, "--only", "ddio"]
         case ["slices", *_]:
             packets = ["--packets", "300"] if "--table" in words and "--packets" not in words else []
             return [*words, *packets, "--set", "requests=5000"]

@@ -16,6 +16,7 @@ from typing import Any
 import jsonschema
 import pytest
 
+import documents
 import wirespeed
 from wirespeed import InputError, api, cli, curve
 from wirespeed.accuracy import accuracy, chart, judging, metrics, rows, settings, target, text
@@ -443,5 +444,9 @@ def test_shipped_rows_are_sound_and_take_nothing_from_what_was_measured() -> Non
             same = [other for other in found if (other["source"], other["case"]) == (each["source"], metric.base)]
             assert same, each.place
     assert unknown == {"pcie.dma_read_ns"}
+    page = (documents.ROOT / "validation" / "servers" / "README.md").read_text(encoding="utf-8")
+    counted = dict(re.findall(r"^\| `(\w+\.csv)` \| (\d+) \|", page, re.MULTILINE))
+    places = [each.place.partition(":")[0] for each in found]
+    assert counted == {name: str(places.count(name)) for name in dict.fromkeys(places)}
     keys = [(each["source"], each["case"], each["metric"]) for each in found]
     assert [key for key, group in itertools.groupby(sorted(keys)) if len(list(group)) > 1] == []

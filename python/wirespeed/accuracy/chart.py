@@ -14,6 +14,7 @@ from typing import Any, Final
 import altair as alt
 
 from wirespeed import quantities as q
+from wirespeed.accuracy import metrics
 from wirespeed.accuracy.documents import NEAR, Accuracy, Judged
 from wirespeed.accuracy.text import error
 from wirespeed.report import charts
@@ -61,11 +62,10 @@ def _is_drawn(row: Judged) -> bool:
 
 def _panel(kind: str, rows: Sequence[Judged], sources: Sequence[str]) -> alt.LayerChart:
     is_log = rows[0]["error_unit"] == "%"
-    # Of shares all are in percent, whatever the rows' units.
     drawn = [
         {
-            "measured": row["measured"] * _percent(row),
-            "predicted": row["predicted"] * _percent(row),
+            "measured": row["measured"] * _scale(row),
+            "predicted": row["predicted"] * _scale(row),
             "source": row["source"],
             "fitted": bool(row["fitted"]),
             "words": _words(row),
@@ -77,7 +77,7 @@ def _panel(kind: str, rows: Sequence[Judged], sources: Sequence[str]) -> alt.Lay
     x = alt.X("measured:Q", scale=scale, axis=_axis(f"{_title(kind, rows)}, measured"))
     y = alt.Y("predicted:Q", scale=scale, axis=_axis("predicted"))
     base = alt.Chart(charts.data(drawn)).encode(x=x, y=y, description="words:N")
-    legend = alt.Legend(title=None, orient="top", direction="vertical", columns=2, labelLimit=220)
+    legend = alt.Legend(title=None, orient="top", direction="vertical", columns=2, labelLimit=270)
     shape = alt.Shape("source:N", scale=alt.Scale(domain=list(sources), range=_round(_SHAPES, sources)), legend=legend)
     colour = alt.Color(
         "source:N", scale=alt.Scale(domain=list(sources), range=_round(_COLOURS, sources)), legend=legend
@@ -124,18 +124,27 @@ def _ends(rows: Sequence[dict[str, Any]], is_log: bool) -> tuple[float, float]:
     return max(0.0, math.floor(min(values) - _POINTS)), min(100.0, math.ceil(max(values) + _POINTS))
 
 
-def _percent(row: Judged) -> float:
-    return 100.0 if row["error_unit"] == "points" and row["unit"] != "%" else 1.0
+def _scale(row: Judged) -> float:
+    """What takes a row's numbers into the unit of the axis: a metric's own, and percent for shares."""
+    metric = metrics.parse(row["metric"])
+    return (100.0 if row["error_unit"] == "points" else 1.0) / metrics.factor(metric, row["unit"])
 
 
 def _title(kind: str, rows: Sequence[Judged]) -> str:
-    """The kind with its units; ratios have none."""
-    units = ["%"] if rows[0]["error_unit"] == "points" else list(dict.fromkeys(filter(None, (r["unit"] for r in rows))))
-    return f"{kind} ({', '.join(units)})" if units and units != [kind] else kind
+    """The kind with the units of its axis."""
+    if rows[0]["error_unit"] == "points":
+        return f"{kind} (%)"
+    found = [metrics.parse(row["metric"]) for row in rows]
+    kinds = dict.fromkeys("ratio" if each.base else metrics.own_unit(each)[0] for each in found)
+    units = [_NAMES[each] for each in kinds if each in _NAMES]
+    return f"{kind} ({', '.join(units)})" if units else kind
+
+
+_NAMES: Final = {"packets": "Mpps", "bits": "Gbps", "bytes": "GB/s", "time": "ns", "ratio": "ratios"}
 
 
 def _axis(title: str) -> alt.Axis:
-    return alt.Axis(title=title, tickCount=5, format="~g", labelOverlap="greedy")
+    return alt.Axis(title=title, tickCount=5, format="~r", labelOverlap="greedy")
 
 
 def _round(of: Sequence[str], names: Sequence[str]) -> list[str]:

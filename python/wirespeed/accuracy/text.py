@@ -86,7 +86,10 @@ def _groups(document: Accuracy, width: int) -> Table:
 
 
 def _kinds(document: Accuracy) -> Table:
-    shown = printed.table("kind", ">sources", ">median of medians", *_HEADS, title="By kind, over sources")
+    shown = printed.table(
+        "kind", ">sources", ">of them", *_HEADS, title="By kind: the median of sources' medians, and of all rows"
+    )
+    shown.columns[0].no_wrap = True
     for each in document["kinds"]:
         if each["errors"]["n"]:
             unit = each["error_unit"]
