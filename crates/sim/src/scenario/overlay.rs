@@ -292,7 +292,9 @@ pub(super) fn grow_pool(merged: &mut toml::Table) -> Option<String> {
         cores,
         receiving: receiving.unwrap_or(cores).min(cores),
         ports: number(&["nic", "ports"]).unwrap_or(0),
-        rx_descriptors: number(&["nic", "rx_descriptors"]).unwrap_or(0),
+        rx_descriptors: number(&["nic", "rx_descriptors"])
+            .unwrap_or(0)
+            .saturating_mul(number(&["nic", "queues_per_core"]).unwrap_or(1)),
         tx_descriptors: number(&["nic", "tx_descriptors"]).unwrap_or(0),
         burst: number(&["nic", "burst"]).unwrap_or(0),
         cache: number(&["mempool", "cache"]).unwrap_or(0),

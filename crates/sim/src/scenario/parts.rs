@@ -47,7 +47,7 @@ enum PartPlace {
 pub(super) const KINDS: [PartKind; 4] = [
     PartKind {
         noun: "processor",
-        path: "machine.processor",
+        path: PROCESSOR,
         form: PartForm::Name,
         lists: &[PROCESSORS, ARCHITECTURES],
         describes: |path| matches!(path, ["machine", key] if !OF_A_DEPLOYMENT.contains(key)),
@@ -64,6 +64,8 @@ pub(super) const KINDS: [PartKind; 4] = [
     driver(&[DRIVERS]),
     program(&[PROGRAMS]),
 ];
+
+const PROCESSOR: &str = "machine.processor";
 
 const fn driver(lists: &'static [&'static [Preset]]) -> PartKind {
     PartKind {
@@ -148,7 +150,8 @@ pub(super) fn compose(
         });
         let before = usual.as_ref().map(|part| part.name.clone());
         let exchanged = wanted.as_ref().is_some_and(|part| Some(&part.name) != before.as_ref());
-        if exchanged {
+        // Whoever names a processor wants it as it is, be it the preset's.
+        if exchanged || wanted.is_some() && kind.path == PROCESSOR {
             kind.take_out(&mut kept, before.is_some());
         }
         let Some(mut part) = wanted.or(usual) else { continue };
@@ -250,10 +253,8 @@ impl PartKind {
             PartForm::Table => {
                 at.remove(key);
             }
-            // What a machine is called tells of its processor.
-            PartForm::Name if named => {
-                at.remove("name");
-            }
+            // Of a processor that it names what a preset changes goes with it, and what the machine is called.
+            PartForm::Name if named && self.path != PROCESSOR => {}
             PartForm::Name => at.retain(|key, _| !(self.describes)(&[section, key])),
         }
     }

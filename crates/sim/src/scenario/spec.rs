@@ -15,7 +15,7 @@ use machine::nic::{Holders, Mempool, MempoolSpec, NicSpec, PipelineSpec, ServerL
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use traffic::{ArrivalSpec, FlowSpec, MixSpec, PayloadSpec, PhaseSpec, SizeSpec, SourceSpec};
-use units::{Addr, PacketRate, Rate};
+use units::{Addr, PacketRate, Ps, Rate};
 
 use super::clos::ClosSpec;
 use super::functions::{FunctionKind, FunctionSpec};
@@ -68,6 +68,17 @@ impl Scenario {
     /// Cores that poll a queue of the NIC.
     pub fn receiving_cores(&self) -> u32 {
         self.pipeline.as_ref().map_or(self.machine.cores, |p| p.rx_cores)
+    }
+
+    /// Takes out the names of parts, since all that they say is in the scenario, and times that are nothing, which are the same left
+    /// out.
+    pub(crate) fn forget_parts(&mut self) {
+        let (core, nic) = (&mut self.machine.core, &mut self.nic);
+        self.machine.processor = None;
+        (nic.model, nic.driver.preset, self.function.program.preset) = (None, None, None);
+        for time in [&mut core.packet_stall, &mut core.burst_stall, &mut nic.doorbell, &mut nic.doorbell_interval] {
+            *time = time.filter(|time| time.ps() > Ps::ZERO);
+        }
     }
 
     /// How often each instruction is taken, in parts of [`probe::Script::WHOLE`], where the scenario says how many a packet takes in

@@ -20,8 +20,7 @@ const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "/2");
 pub fn belonging(scenario: &Scenario, inputs: &[InputFile], seed: Seed) -> String {
     let mut built = Scenario { run: RunSpec::default(), policy: None, name: String::new(), ..scenario.clone() };
     built.machine.name.clear();
-    built.machine.processor = None;
-    built.nic.model = None;
+    built.forget_parts();
     built.rename_files(|setting, _| {
         let read = inputs.iter().find(|file| file.kind == setting.kind)?;
         Some(read.blake3.as_str().into())

@@ -4,7 +4,6 @@ mod applications;
 mod clones;
 mod coherence;
 mod functional;
-
 mod nics;
 mod owners;
 mod packet_buffer;

@@ -51,8 +51,7 @@ fn by_content(result: &RunResult) -> Scenario {
         Some(read.blake3.as_str().into())
     });
     // All that a part or a file of a machine says is in the scenario.
-    scenario.machine.processor = None;
-    scenario.nic.model = None;
+    scenario.forget_parts();
     if scenario.machine.preset.as_deref().is_some_and(|name| name.ends_with(".toml")) {
         scenario.machine.preset = None;
     }
