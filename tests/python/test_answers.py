@@ -49,7 +49,7 @@ def test_no_preset_is_told_to_be_another_command():
     told = run("presets", "nope").stderr
     assert "did you mean" not in told
     assert "`wirespeed presets` lists all" in told
-    assert "did you mean `xeon-gold-6140`" in run("presets", "xeon-gold-614").stderr
+    assert "did you mean `xeon-gold-6140`" in run("presets", "xeon-god-6140").stderr
 
 
 def test_a_range_with_too_many_values_is_answered_with_one_by_a_factor():

@@ -212,6 +212,10 @@ def test_schema_presets_and_version() -> None:
     assert json.loads(command("schema").stdout)["$schema"].endswith("2020-12/schema")
     assert SCENARIO in command("presets").stdout
     assert "[machine]" in command("presets", SCENARIO).stdout
+    # A machine is called after its processor, and comes first.
+    assert 'processor = "xeon-gold-6140"' in command("presets", "xeon-gold-6140").stdout
+    assert 'processor = "skylake-sp"' in command("presets", "--kind", "processor", "xeon-gold-6140").stdout
+    assert "ConnectX-6 Dx" in command("presets", "connectx-6-dx").stdout
     assert command("--version").stdout.startswith(f"wirespeed {wirespeed.__version__} (commit ")
     module = subprocess.run(
         [sys.executable, "-m", "wirespeed", "--version"], capture_output=True, text=True, check=True
