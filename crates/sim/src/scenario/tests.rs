@@ -3,6 +3,7 @@ use std::path::PathBuf;
 use machine::memory::Ways;
 use units::Rate;
 
+use super::presets::{DRIVERS, PROGRAMS};
 use super::*;
 
 fn read(text: &str, set: &[&str]) -> Result<Scenario, ScenarioError> {
@@ -428,4 +429,44 @@ fn a_frequency_moves_what_is_counted_in_cycles() {
     // A clock that cannot be is the only fault.
     assert_eq!(error("machine.core.frequency=0 GHz").lines().count(), 1);
     assert_eq!(error("machine.core.frequency=fast").lines().count(), 1);
+}
+
+#[test]
+fn every_driver_goes_with_every_program_and_each_can_be_changed() {
+    for driver in DRIVERS {
+        for program in PROGRAMS {
+            let (driver, program) = (driver.name, program.name);
+            let s = read("", &[&format!("nic.driver={driver}"), &format!("function.program={program}")]).unwrap();
+            assert_eq!(s.function.kind, FunctionKind::Program, "{program}");
+            assert_eq!(
+                (s.nic.driver.preset.as_deref(), s.function.program.preset.as_deref()),
+                (Some(driver), Some(program))
+            );
+            assert!(s.idle_settings().is_empty(), "{driver} {program}: {:?}", s.idle_settings());
+            assert_eq!(read(&s.to_toml(), &[]).unwrap(), s, "{driver} {program}");
+        }
+    }
+    let s =
+        read("", &["nic.driver.tx_bulk=16", "nic.driver=mlx5", "nic.burst=64", "function.program=vpp-ip4"]).unwrap();
+    assert_eq!((s.nic.driver.tx_bulk, s.nic.driver.rx_completion, s.nic.burst), (16, 64, 64));
+    let counted = read("", &["function.program.instructions=500", "function.program=l3fwd"]).unwrap();
+    assert_eq!(counted.function.program.instructions, Some(500.0));
+    let error = |set: &[&str]| read("", set).unwrap_err().to_string();
+    assert!(error(&["nic.driver=mlx"]).contains("did you mean mlx5?"), "{}", error(&["nic.driver=mlx"]));
+    assert!(error(&["function.program=l3fw"]).contains("did you mean l3fwd?"));
+    let touch = "function.program.stages=[{touches=[\"read data 0\"]}]";
+    assert!(error(&["function.kind=program", touch]).contains("allowed is one of load, store, prefetch, count"));
+    let bulk = error(&["nic.driver=mlx5", "nic.driver.rx_bulk=65"]);
+    assert!(bulk.contains("nic.driver.rx_bulk = 65: allowed is 1 to 64"), "{bulk}");
+}
+
+#[test]
+fn a_processor_that_is_named_is_the_fitted_one_and_a_machine_keeps_what_it_says() {
+    let machine = read("", &[]).unwrap();
+    assert_eq!((machine.machine.core.cpi, machine.machine.core.stalls(10)), (0.4, units::Ps::ZERO));
+    let named = read("", &["machine.processor=xeon-gold-6140"]).unwrap();
+    // 37 cycles of 2.3 GHz.
+    assert_eq!((named.machine.core.cpi, named.machine.core.stalls(10)), (0.31, units::Ps(160_900)));
+    assert_eq!(read(&named.to_toml(), &[]).unwrap(), named);
+    assert_eq!(read(&machine.to_toml(), &[]).unwrap(), machine);
 }
