@@ -20,7 +20,7 @@ class Options:
     """What the command line says."""
 
     name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="Print the TOML of this one.")] = None
-    kind: Annotated[str | None, typer.Option("--kind", help="Of this kind alone, such as machine, processor or dram.")] = None
+    kind: Annotated[str | None, typer.Option("--kind", help="Of this kind alone: machine, processor, dram, …")] = None
 
 
 @app.command("presets")

@@ -107,8 +107,26 @@ fn stretch(server: &mut Server) -> Seen {
 /// Light load, a core at its limit, and more than it can do; a user plane, copies, a pipeline, controllers, neighbours.
 const CASES: &[(&str, &[&str])] = &[
     ("forwarding", &["traffic.load=0.1"]),
-    ("forwarding", &["traffic.load=0.14", "machine.core.frequency=\"0.8 GHz\"", "traffic.sizes={fixed=\"64 B\"}"]),
-    ("forwarding", &["traffic.load=0.3", "machine.core.frequency=\"0.8 GHz\"", "traffic.sizes={fixed=\"64 B\"}"]),
+    (
+        "forwarding",
+        &[
+            "traffic.load=0.14",
+            "machine.core.frequency=\"0.8 GHz\"",
+            "machine.l1.latency=1.74 ns",
+            "machine.l2.latency=6.09 ns",
+            "traffic.sizes={fixed=\"64 B\"}",
+        ],
+    ),
+    (
+        "forwarding",
+        &[
+            "traffic.load=0.3",
+            "machine.core.frequency=\"0.8 GHz\"",
+            "machine.l1.latency=1.74 ns",
+            "machine.l2.latency=6.09 ns",
+            "traffic.sizes={fixed=\"64 B\"}",
+        ],
+    ),
     ("upf", &["function.upf.load.ues=600", "function.upf.load.pdrs=4", "traffic.load=0.3"]),
     ("vhost", &["function.copy.buffers=7", "function.copy.reads=100", "traffic.load=0.2"]),
     ("forwarding", &["pipeline.rx_cores=1", "pipeline.queue=64", "traffic.load=0.5"]),

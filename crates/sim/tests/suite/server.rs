@@ -170,6 +170,7 @@ proptest! {
         };
         let scenario = scenario(&set(&format!(
             "machine.cores={cores} machine.core.model={model} machine.core.frequency={ghz:.2}_GHz nic.ports={ports} \
+             machine.l1.latency=1.74_ns machine.l2.latency=6.09_ns \
              nic.rx--descriptors={} nic.tx--descriptors={} nic.burst={burst} nic.fifo={fifo}_KiB \
              nic.pcie.rate={pcie:.1}_Gbps traffic.load={load:.3} traffic.arrivals={arrivals} \
              traffic.sizes={{\"fixed\"=\"{bytes}_B\"}} mempool.kind={kind} \
