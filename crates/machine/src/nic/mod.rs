@@ -216,6 +216,7 @@ pub(crate) mod tests {
             credits: None,
         };
         NicSpec {
+            model: None,
             ports: 1,
             rate: Rate::from_gbps(100.0),
             rx_descriptors: descriptors,

@@ -428,10 +428,10 @@ struct ServerCore {
     started: Ps,
     in_burst: Vec<InBurst>,
     packets: Vec<Packet>,
-    /// Its doorbells, and those that are rung at the end of its burst.
+    /// Its doorbells, and those of its burst: see [`ServerCore::doorbells`].
     bells: Doorbells,
-    to_ring: u32,
-    /// What the doorbells of its burst take, and its stalls.
+    to_ring: (bool, u32),
+    /// What they take, and the stalls of its burst.
     ringing: Ps,
     /// What the system takes from it.
     system: Option<Box<SystemStalls>>,
@@ -458,10 +458,16 @@ impl ServerCore {
 }
 
 impl ServerCore {
-    /// Its burst is replayed at `at`; when its doorbells are rung and its stalls are over.
+    /// Its burst is replayed at `at`; when its doorbells are rung and its stalls are over. That of the receive queue is rung
+    /// in the middle of the burst, which that is taken to be, and those of what it sends at the end.
     fn rung(&mut self, at: Ps) -> Ps {
+        let (refilled, sent) = std::mem::take(&mut self.to_ring);
         let mut end = at + self.ringing;
-        for _ in 0..std::mem::take(&mut self.to_ring) {
+        if refilled {
+            let middle = self.started + Ps((end - self.started).0 / 2);
+            end += self.bells.ring(middle) - middle;
+        }
+        for _ in 0..sent {
             end = self.bells.ring(end);
         }
         self.ringing = end - at;
@@ -639,7 +645,7 @@ impl ServerCore {
                 in_burst: Vec::new(),
                 packets: Vec::new(),
                 bells: Doorbells::new(nic),
-                to_ring: 0,
+                to_ring: (false, 0),
                 ringing: Ps::ZERO,
                 system: m.core.stalls.as_ref().map(|stalls| {
                     Box::new(SystemStalls::new(stalls, seed.stream(&format!("machine.core.stalls.{i}"))))
@@ -1179,11 +1185,8 @@ impl Server {
         worker.counters.bursts += 1;
         let (refilled, sent) = worker.doorbells();
         worker.counters.doorbells += u64::from(refilled) + u64::from(sent);
-        worker.to_ring = sent;
+        worker.to_ring = (refilled, sent);
         worker.ringing = self.core_spec.stalls(worker.packets.len());
-        if refilled {
-            worker.ringing += worker.bells.ring(now) - now;
-        }
         worker.started = now;
         let layout = &self.layout;
         let scattered = self.scattered.as_deref();
