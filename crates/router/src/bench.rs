@@ -25,7 +25,7 @@ use crate::cuda::{BatchMode, Gpu, GpuSpec, KernelBatch, PacketPlacement};
 use crate::delay::Delays;
 use crate::persistent::{KernelSetup, Persistent};
 use crate::program::Methods;
-use crate::setup::{FunctionName, FunctionNames, ProgramSpec, program, table, workers};
+use crate::setup::{FunctionName, FunctionNames, ProgramSources, program, table, workers};
 use crate::{RouterError, RouterProgram};
 
 /// Bytes of a frame that a slot holds: the headers that forwarding reads, in two lines with its margin.
@@ -203,7 +203,7 @@ pub fn bench(spec: &BenchSpec, mut each: impl FnMut(&BenchPoint) -> bool) -> Res
         return Err(RouterError::Setting { what: "shares", came: share.to_string(), allowed });
     }
     let table = table(spec.table.as_ref(), spec.seed, spec.capture.is_some(), &mut done.notes)?;
-    let sources = ProgramSpec {
+    let sources = ProgramSources {
         functions: &spec.function,
         methods: Methods { search: spec.search, method: spec.method, structure: spec.structure, mtu: spec.mtu },
         rules: spec.rules.as_ref(),

@@ -265,7 +265,7 @@ pub fn run_until(spec: &RouterSpec, stop: &AtomicBool) -> Result<Routed, RouterE
         false => Table::synthetic(spec.seed, 1, 1),
     };
     let checksum = if spec.verify_checksum { ChecksumCheck::Software } else { ChecksumCheck::Nic };
-    let sources = ProgramSpec {
+    let sources = ProgramSources {
         functions: &spec.function,
         methods: Methods { search: spec.search, method: spec.method, structure: spec.structure, mtu: spec.mtu },
         rules: spec.rules.as_ref(),
@@ -374,7 +374,7 @@ pub(crate) fn table(
 }
 
 /// What a function is made of.
-pub(crate) struct ProgramSpec<'a> {
+pub(crate) struct ProgramSources<'a> {
     pub(crate) functions: &'a FunctionNames,
     pub(crate) methods: Methods,
     pub(crate) rules: Option<&'a PathBuf>,
@@ -386,7 +386,7 @@ pub(crate) struct ProgramSpec<'a> {
 
 /// The functions, and how many IPv4 and IPv6 routes they have.
 pub(crate) fn program(
-    spec: &ProgramSpec<'_>,
+    spec: &ProgramSources<'_>,
     table: &Table,
     notes: &mut Vec<String>,
 ) -> Result<(RouterProgram, (usize, usize)), RouterError> {
@@ -418,11 +418,11 @@ pub(crate) fn program(
 
 fn member(
     function: FunctionName,
-    spec: &ProgramSpec<'_>,
+    spec: &ProgramSources<'_>,
     table: &Table,
     notes: &mut Vec<String>,
 ) -> Result<(RouterProgram, (usize, usize)), RouterError> {
-    let &ProgramSpec { ports, checksum, seed, methods, .. } = spec;
+    let &ProgramSources { ports, checksum, seed, methods, .. } = spec;
     let routes = || {
         (0u32..)
             .zip(&table.routes)

@@ -11,7 +11,7 @@
 //!
 //! A burst passes stage after stage, as in VPP or l3fwd, or each packet all of them, as in testpmd.
 //!
-//! Left out: packets that are not IPv4 go through the stages without their tables; sockets, control plane, timers.
+//! Left out: packets that are not IPv4 go through the stages without routes; sockets, control plane, timers.
 //!
 //! **Source**: of each shipped program its own, named in its file.
 //!
@@ -219,7 +219,7 @@ state::state!(Program { values: [], arrays: [], parts: [], built: [spec, routes,
 struct Found {
     path: Option<TriePath>,
     next_hop: u32,
-    flow: u64,
+    flow: Option<u64>,
 }
 
 impl Program {
@@ -268,7 +268,7 @@ impl Program {
             // With its fixed keys.
             let mut hasher = DefaultHasher::new();
             layers.five_tuple.hash(&mut hasher);
-            found.flow = hasher.finish() % u64::from(self.spec.flows);
+            found.flow = Some(hasher.finish() % u64::from(self.spec.flows));
         }
         found
     }
@@ -309,6 +309,8 @@ impl Program {
     ) {
         let line = u64::from(touch.line) * LINE_BYTES;
         let whole = LINE_BYTES as u16;
+        // Of a record of so many bytes, those in this line of it.
+        let left = |bytes: u32| u64::from(bytes).saturating_sub(line).min(LINE_BYTES) as u16;
         match touch.thing {
             Thing::Mbuf => marks.mbuf = Some(push(touch.manner, RegionId::MBUF, line, whole, site, None, tape)),
             Thing::Data if line < u64::from(packet.frame_bytes) => {
@@ -322,9 +324,7 @@ impl Program {
                 let (from, route) = (marks.table.or(marks.mbuf), u64::from(route));
                 let at = match touch.manner {
                     Manner::Count => (ENTRY_COUNTERS, route * COUNTER_BYTES, COUNTER_BYTES as u16),
-                    _ => {
-                        (ENTRIES, route * u64::from(self.spec.entry_bytes) + line, self.spec.entry_bytes.min(64) as u16)
-                    }
+                    _ => (ENTRIES, route * u64::from(self.spec.entry_bytes) + line, left(self.spec.entry_bytes)),
                 };
                 marks.entry = Some(push(touch.manner, at.0, at.1, at.2, site, from, tape));
             }
@@ -333,17 +333,14 @@ impl Program {
                 let (from, hop) = (marks.entry.or(marks.table).or(marks.mbuf), u64::from(found.next_hop));
                 let at = match touch.manner {
                     Manner::Count => (NEXT_HOP_COUNTERS, hop * COUNTER_BYTES, COUNTER_BYTES as u16),
-                    _ => (
-                        NEXT_HOPS,
-                        hop * u64::from(self.spec.next_hop_bytes) + line,
-                        self.spec.next_hop_bytes.min(64) as u16,
-                    ),
+                    _ => (NEXT_HOPS, hop * u64::from(self.spec.next_hop_bytes) + line, left(self.spec.next_hop_bytes)),
                 };
                 push(touch.manner, at.0, at.1, at.2, site, from, tape);
             }
             Thing::Flow => {
-                let offset = found.flow * u64::from(self.spec.flow_bytes) + line;
-                let bytes = self.spec.flow_bytes.min(64) as u16;
+                let Some(flow) = found.flow else { return };
+                let offset = flow * u64::from(self.spec.flow_bytes) + line;
+                let bytes = left(self.spec.flow_bytes);
                 push(touch.manner, FLOWS, offset, bytes, site, marks.data, tape);
             }
         }
@@ -371,9 +368,7 @@ impl Program {
             }
             TableForm::Dir24 | TableForm::Dir24Narrow => {
                 let bytes = if routes.form == TableForm::Dir24 { 4 } else { 2 };
-                // The second level of the trie is the last 8 of the 24 bits.
-                let low = path.second.map_or(0, |index| index % 256);
-                mark = load(ROOT, u64::from(path.root << 8 | low) * bytes, bytes as u16, from, tape);
+                mark = load(ROOT, u64::from(path.dst >> 8) * bytes, bytes as u16, from, tape);
                 if let Some(index) = path.third {
                     mark = load(BELOW, u64::from(index) * bytes, bytes as u16, Some(mark), tape);
                 }
@@ -506,6 +501,7 @@ mod tests {
             frame[12..15].copy_from_slice(&[8, 0, 0x45]);
             frame[16..18].copy_from_slice(&46u16.to_be_bytes());
             frame[22] = 64;
+            frame[26..30].copy_from_slice(&[8, 8, 4, 4]);
             frame[30..34].copy_from_slice(&dst.to_be_bytes());
             let mut packet = Packet { id: units::PacketId(i as u64), ..Packet::default() };
             packet.set_frame(&frame, 60);
@@ -554,6 +550,9 @@ mod tests {
         let (refs, _) = run(&spec(TableForm::Dir24), &routes, &mut packets(&[0x0a01_0281]));
         let levels = [(t, 0x0a_0102 * 4, 1), (t + 1, 0x81 * 4, 1)];
         assert_eq!(refs, [&[mbuf, data][..], &levels, &records].concat());
+        // Where no longer prefix is near, too, each of the first 24 bits has its entry.
+        let (refs, _) = run(&spec(TableForm::Dir24), &routes, &mut packets(&[0x0a77_1234]));
+        assert_eq!(refs[2], (t, 0x0a_7712 * 4, 1));
         let (refs, _) = run(&spec(TableForm::Dir24Narrow), &routes, &mut packets(&[0x0a01_0201]));
         assert_eq!(refs[2..4], [(t, 0x0a_0102 * 2, 1), (t + 1, 0x01 * 2, 1)]);
         // Without a route there are no records.

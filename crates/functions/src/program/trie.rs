@@ -32,9 +32,10 @@ pub(super) struct Trie {
     plies: [Vec<u32>; 2],
 }
 
-/// What a lookup reads: the index in the root, of the second level and of the third, and the number of the route.
+/// What a lookup of `dst` reads: the index in the root, of the second level and of the third, and the number of the route.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TriePath {
+    pub dst: u32,
     pub root: u32,
     pub second: Option<u32>,
     pub third: Option<u32>,
@@ -83,7 +84,7 @@ impl Trie {
     #[inline]
     pub(super) fn walk(&self, dst: u32) -> TriePath {
         let root = dst >> 16;
-        let mut path = TriePath { root, ..TriePath::default() };
+        let mut path = TriePath { dst, root, ..TriePath::default() };
         let mut leaf = self.root[root as usize];
         if leaf & ROUTE == 0 && leaf != NOTHING {
             let at = (leaf >> 1) - 1;

@@ -364,7 +364,9 @@ impl TxQueue {
                     // `rte_pktmbuf_prefree_seg`: `refcnt` in the mbuf's first line and `next` in the second, where `pool`
                     // was, too, until DPDK 20.08.
                     probe.touch(Ref::load(POOL, base + 18, 2, SITE_FREE + 2).after(1));
-                    probe.touch(Ref::load(POOL, base + 72, 8, SITE_FREE + 3).after(2));
+                    if self.driver.freed_lines > 1 {
+                        probe.touch(Ref::load(POOL, base + 72, 8, SITE_FREE + 3).after(2));
+                    }
                 }
             }
             probe.work(SITE_FREE, self.driver.free_instructions * bulk as u32);

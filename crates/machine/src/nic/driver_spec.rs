@@ -28,12 +28,12 @@ pub enum Reclaim {
 #[serde(deny_unknown_fields, default)]
 pub struct DriverSpec {
     /// The shipped driver that fills in what is left out.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    // Not skipped: queues are written as part of a server's state, where each field has its place.
     pub preset: Option<String>,
-    /// Bytes of a receive descriptor, 8 to 128.
+    /// Bytes of a receive descriptor: 16, 32 or 64.
     pub rx_descriptor: u32,
-    /// Bytes of a completion, which the NIC writes to a ring of its own for each received packet, 16 to 128; 0 where it writes to
-    /// the descriptor.
+    /// Bytes of a completion, which the NIC writes to a ring of its own for each received packet: 16, 32 or 64; 0 where it writes
+    /// to the descriptor.
     pub rx_completion: u32,
     /// The NIC writes completions of 8 bytes, eight to a line, for packets that look alike.
     pub compressed: bool,
@@ -56,6 +56,8 @@ pub struct DriverSpec {
     pub tx_bulk: u32,
     /// When they are.
     pub reclaim: Reclaim,
+    /// Lines of an mbuf that are read when it is given back without `fast_free`: 1, or 2 as `rte_pktmbuf_prefree_seg` does.
+    pub freed_lines: u32,
     /// The first line of each mbuf is written when it is given back, as VPP does from its template.
     pub rewrites_freed: bool,
     /// Instructions of a received packet.
@@ -88,6 +90,7 @@ impl Default for DriverSpec {
             tx_entry: 16,
             tx_bulk: 32,
             reclaim: Reclaim::Full,
+            freed_lines: 2,
             rewrites_freed: false,
             rx_instructions: 30,
             post_instructions: 8,
@@ -130,17 +133,25 @@ impl DriverSpec {
         let error = |field: &str, came: String, allowed: String| {
             Err(MachineError::new(format!("{path}.{field}"), came, allowed, remedy.into()))
         };
-        let none_or = |n: u32, least: u32| if n == 0 { least } else { n };
+        // Those of a line begin with it, so that a device fetches and writes whole ones.
+        let in_lines = |n: u32| [16, 32, 64].contains(&n);
+        for (field, value, or_none) in
+            [("rx_descriptor", self.rx_descriptor, false), ("rx_completion", self.rx_completion, true)]
+        {
+            if !in_lines(value) && !(or_none && value == 0) {
+                let allowed = if or_none { "0, 16, 32 and 64" } else { "16, 32 and 64" };
+                return error(field, value.to_string(), allowed.into());
+            }
+        }
         let line = LINE_BYTES as u32;
         for (field, value, least, most) in [
-            ("rx_descriptor", self.rx_descriptor, 8, 2 * line),
-            ("rx_completion", none_or(self.rx_completion, 16), 16, 2 * line),
             ("rx_entry", self.rx_entry, 4, line),
             ("rx_bulk", self.rx_bulk, 1, MOST_BULK as u32),
             ("tx_descriptor", self.tx_descriptor, 16, 4 * line),
             ("tx_copied", self.tx_copied, 0, 1024),
             ("tx_entry", self.tx_entry, 4, line),
             ("tx_bulk", self.tx_bulk, 1, MOST_BULK as u32),
+            ("freed_lines", self.freed_lines, 1, 2),
             ("rx_instructions", self.rx_instructions, 0, MOST_INSTRUCTIONS),
             ("post_instructions", self.post_instructions, 0, MOST_INSTRUCTIONS),
             ("tx_instructions", self.tx_instructions, 0, MOST_INSTRUCTIONS),

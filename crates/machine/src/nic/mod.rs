@@ -3,7 +3,7 @@
 //! The driver's descriptor, ring, pool and mbuf accesses are real references, pushed through the
 //! probe in the order in which DPDK 22.11's i40e and mempool libraries make them
 //! (`drivers/net/i40e/i40e_rxtx.c`, `lib/mempool/rte_mempool.h`), but for what is done to a fresh mbuf,
-//! which [`NicSpec::refill`] says. Instruction counts of the driver are assumed and named below.
+//! which [`NicSpec::refill`] says, and for what a [`DriverSpec`] says of another driver, its instructions among it.
 
 mod doorbell;
 mod driver;
@@ -161,13 +161,18 @@ impl NicSpec {
         if !(1..=1024).contains(&self.burst) {
             return error("burst", self.burst.to_string(), "1 to 1024", "DPDK applications take 32");
         }
-        for (field, value) in [("rx_descriptors", self.rx_descriptors), ("tx_descriptors", self.tx_descriptors)] {
-            if !(self.burst.max(32)..=1 << 16).contains(&value) {
+        self.driver.check(&format!("{path}.driver"), self.refill)?;
+        for (field, value, bulk) in [
+            ("rx_descriptors", self.rx_descriptors, self.driver.rx_bulk),
+            ("tx_descriptors", self.tx_descriptors, self.driver.tx_bulk),
+        ] {
+            let least = self.burst.max(32).max(bulk);
+            if !(least..=1 << 16).contains(&value) {
                 return error(
                     field,
                     value.to_string(),
-                    &format!("{} to 65536", self.burst.max(32)),
-                    "a ring holds at least a burst, and the driver refills and frees 32 at a time",
+                    &format!("{least} to 65536"),
+                    "a ring holds at least a burst, and what the driver refills and frees at a time",
                 );
             }
         }
@@ -184,7 +189,6 @@ impl NicSpec {
                 return error(field, time.to_string(), "at most 1 ms", remedy);
             }
         }
-        self.driver.check(&format!("{path}.driver"), self.refill)?;
         if let Some(block) = self.output_block
             && !(1..=1024).contains(&block)
         {

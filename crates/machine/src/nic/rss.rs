@@ -12,7 +12,7 @@ pub const RSS_KEY: [u8; 40] = [
 ];
 
 /// Entries of the indirection table (Intel XL710 and E810 have 512, 82599 has 128).
-const INDIRECTION: usize = 512;
+const INDIRECTION: usize = Toeplitz::ENTRIES;
 
 /// Receive-side scaling: the Toeplitz hash of addresses and TCP or UDP ports, and an indirection
 /// table filled round robin with queues.
@@ -24,6 +24,9 @@ pub struct Toeplitz {
 }
 
 impl Toeplitz {
+    /// Entries of the table by which queues are chosen: no more queues than that get packets.
+    pub const ENTRIES: usize = 512;
+
     /// Spreads over `queues` queues (at least 1) with `key`.
     pub fn new(key: &[u8; 40], queues: u16) -> Toeplitz {
         let mut table = Box::new([[0u32; 256]; 36]);

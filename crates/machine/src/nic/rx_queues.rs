@@ -6,7 +6,7 @@ use units::{CoreId, Ps};
 use super::mempool::Mempool;
 use super::{NicSpec, Received, RxQueue};
 
-/// Receive queues of a core. What a poll takes is of one queue, and so are the refill and the doorbell behind it.
+/// Receive queues of a core. What a poll takes is of one queue.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct RxQueues {
     queues: Vec<RxQueue>,
@@ -63,19 +63,21 @@ impl RxQueues {
         self.queues[self.polled].receive(now, burst, out, probe);
     }
 
-    /// The driver posts fresh mbufs to the queue that was polled: see [`RxQueue::refill`].
+    /// The driver posts fresh mbufs to the queue that was polled, and to others that an empty pool has left without: see
+    /// [`RxQueue::refill`].
     pub fn refill(&mut self, core: CoreId, pool: &mut Mempool, probe: &mut impl Probe) -> usize {
-        self.queues[self.polled].refill(core, pool, probe)
+        let lacking = self.queues.iter_mut().filter(|rx| rx.is_starved());
+        lacking.map(|rx| rx.refill(core, pool, probe)).sum()
     }
 
     /// Whether a doorbell has to be rung for what was refilled.
     pub fn rings(&self) -> bool {
-        self.queues[self.polled].rings()
+        self.queues.iter().any(RxQueue::rings)
     }
 
     /// What was refilled is the NIC's.
     pub fn doorbell(&mut self) {
-        self.queues[self.polled].doorbell();
+        self.queues.iter_mut().for_each(RxQueue::doorbell);
     }
 
     /// Whether no packet is there, and none can come, for want of mbufs.
@@ -85,7 +87,7 @@ impl RxQueues {
 
     /// Whether a starved queue can be filled again.
     pub fn can_refill(&self, core: CoreId, pool: &Mempool) -> bool {
-        self.queues[self.polled].can_refill(core, pool)
+        self.queues.iter().any(|rx| rx.is_starved() && rx.can_refill(core, pool))
     }
 }
 

@@ -565,6 +565,11 @@ impl Facts<'_> {
         let fifo = self.lost_for(Loss::NicFifoFull);
         if fifo > 0 {
             reasons.push(format!("{} packets found the NIC's packet memory full: PCIe is busy {} of the time towards the host ({} Gbps of payload and its headers, of {rate}).", count(fifo), percent(busy_up), digits(up)));
+            let nic = &scenario.nic;
+            if (nic.packet_interval.is_some() || nic.queue_interval.is_some()) && busy_up < LINK_FULL {
+                advice.push("The NIC takes no more packets (nic.packet_interval), or a queue does not (nic.queue_interval): try more queues (nic.queues_per_core, machine.cores), or another NIC.".into());
+                return;
+            }
             let credits = if scenario.nic.pcie.credits.is_some() { ", more credits (nic.pcie.credits)" } else { "" };
             advice.push(format!("The way to the host is the limit: try a faster link (nic.pcie.rate){credits} or larger payloads (nic.pcie.max_payload)."));
         } else if busy_up.max(busy_down) > LINK_FULL {

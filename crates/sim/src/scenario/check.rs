@@ -127,6 +127,14 @@ impl Scenario {
         {
             found.add(path, format!("{came}: {allowed}"));
         }
+        if self.function.kind != FunctionKind::Program
+            && self.function.has(FunctionKind::Program)
+            && self.function.program.instructions.is_some()
+        {
+            let message =
+                "goes with function.kind = \"program\" alone (remove it, or give the stages their instructions)";
+            found.add("function.program.instructions", message.into());
+        }
         if copy.is_some() && socket.is_some() {
             found.add("function", "copy and socket given: allowed is one of them (remove the other)".into());
         }
@@ -152,6 +160,14 @@ impl Scenario {
 
     fn check_server(&self, found: &mut ScenarioFaults) {
         found.take(self.nic.check("nic"));
+        let queues = self.receiving_cores().saturating_mul(self.nic.queues_per_core);
+        if queues > MOST_QUEUES {
+            let message = format!(
+                "{}: {queues} queues in all, allowed are {MOST_QUEUES} (RSS has so many entries; lower it, or take fewer cores)",
+                self.nic.queues_per_core
+            );
+            found.add("nic.queues_per_core", message);
+        }
         if let Some(pipeline) = &self.pipeline {
             found.take(pipeline.check("pipeline", self.machine.cores));
         }
@@ -189,6 +205,9 @@ impl Scenario {
         }
     }
 }
+
+/// Entries of the table that RSS spreads packets by.
+const MOST_QUEUES: u32 = machine::nic::Toeplitz::ENTRIES as u32;
 
 /// Of a run, or of its warm-up.
 const MOST_PACKETS: u64 = 1_000_000_000_000;

@@ -6,10 +6,10 @@ use super::overlay::get_mut;
 
 /// Settings that may be in cycles.
 const SETTINGS: [[&str; 3]; 6] = [
+    ["machine", "core", "burst_stall"],
     ["machine", "core", "fill_interval"],
     ["machine", "core", "l1_fill_interval"],
     ["machine", "core", "packet_stall"],
-    ["machine", "core", "burst_stall"],
     ["machine", "l1", "latency"],
     ["machine", "l2", "latency"],
 ];

@@ -609,15 +609,15 @@ mod tests {
 
     #[test]
     fn parts_that_nobody_ships_are_all_told_of_with_the_nearest_names() {
-        let text = "[machine]\nprocessor = \"xeon-gold-6410\"\n[nic]\nmodel = \"conectx-5\"\nburst = 0\ndriver = \"mlx5\"\n\
-                    [function]\nprogram = \"l3fwd\"\n[traffic]\nload = 3.0\n";
+        let text = "[machine]\nprocessor = \"xeon-gold-6410\"\n[nic]\nmodel = \"conectx-5\"\nburst = 0\ndriver = \"mlx6\"\n\
+                    [function]\nprogram = \"l3fw\"\n[traffic]\nload = 3.0\n";
         let found = error(text, &[]);
         for expected in [
             "test.toml: machine.processor = \"xeon-gold-6410\": no such preset: did you mean xeon-gold-6140? there are xeon-e3-1230-v2, ",
             "zen-4, or a file that ends in .toml",
             "nic.model = \"conectx-5\": no such preset: did you mean connectx-5? there are 100g, ",
-            "nic.driver = \"mlx5\": no such preset: no driver has a name",
-            "function.program = \"l3fwd\": no such preset: no program has a name",
+            "nic.driver = \"mlx6\": no such preset: did you mean mlx5? there are ixgbe, ",
+            "function.program = \"l3fw\": no such preset: did you mean l3fwd? there are testpmd-io, ",
             "traffic.load",
             "nic.burst",
         ] {

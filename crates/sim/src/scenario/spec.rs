@@ -18,6 +18,7 @@ use traffic::{ArrivalSpec, FlowSpec, MixSpec, PayloadSpec, PhaseSpec, SizeSpec, 
 use units::{Addr, PacketRate, Ps, Rate};
 
 use super::clos::ClosSpec;
+use super::error::ScenarioError;
 use super::functions::{FunctionKind, FunctionSpec};
 use super::neighbours::NeighbourSpec;
 use super::policy::PolicySpec;
@@ -88,6 +89,16 @@ impl Scenario {
         let burst = self.nic.burst;
         let counted = program.counted(burst) + self.nic.driver.instructions(burst) + f64::from(Mempool::INSTRUCTIONS);
         Some((program.instructions? / counted.max(1.0) * probe::Script::WHOLE as f64).round() as u64)
+    }
+
+    /// That the pool has too few mbufs to fill all rings, since cores keep some for themselves.
+    pub(crate) fn pool_too_small(&self) -> ScenarioError {
+        let (size, most) = (self.mempool.size, self.holders().most());
+        let message = format!(
+            "{size}: some mbufs stay in the caches of cores, so that not all rings are filled: allowed are {most} or more, with which none is \
+             ever without (set that, shorter rings, or mempool.cache=0)"
+        );
+        ScenarioError::Value { origin: "scenario".into(), path: "mempool.size".into(), message }
     }
 
     /// What can hold mbufs.

@@ -424,7 +424,7 @@ fn a_frequency_moves_what_is_counted_in_cycles() {
     {
         assert!(error(text).ends_with("or cycles of the core, for example \"14 cycles\""), "{}", error(text));
     }
-    assert!(error("machine.llc.latency=70 cycles").contains("(cycles are for machine.core.fill_interval"));
+    assert!(error("machine.llc.latency=70 cycles").contains("(cycles are for machine.core.burst_stall"));
     assert!(error("machine.l1.size=4 cycles").contains("\"4 cycles\" is not a size"));
     // A clock that cannot be is the only fault.
     assert_eq!(error("machine.core.frequency=0 GHz").lines().count(), 1);

@@ -205,7 +205,7 @@ impl Server {
         let took = match self.coarse.bursts[i].cost {
             Some(cost) => Ps((cost.burst + cost.packet * worker.packets.len() as f64) as u64),
             // Nothing is known of it: what its instructions take.
-            None => worker.core.time_of(worker.core.instructions() - before) + worker.ringing,
+            None => worker.rung(now + worker.core.time_of(worker.core.instructions() - before)) - now,
         };
         worker.state = CoreState::Finishing;
         worker.at_once = true;

@@ -1,7 +1,7 @@
 //! What a NIC takes for a packet that it receives: of all, its packet rate; of a queue, a time and what the bytes take on the link.
 //!
-//! Packets are taken in as they came: one whose queue is busy holds up those behind it, as in a NIC with one buffer. They wait in
-//! its packet memory, which loses what finds it full.
+//! Packets of a queue are taken in as they came, and those of a queue that is busy do not hold up others. They wait in the NIC's
+//! packet memory, which loses what finds it full.
 
 use std::collections::VecDeque;
 
@@ -22,9 +22,12 @@ pub(super) struct Intake {
     /// When the NIC is free, and when each queue is.
     free: Ps,
     queues: Vec<Ps>,
-    waiting: VecDeque<(Packet, usize)>,
+    /// By queue.
+    waiting: Vec<VecDeque<Packet>>,
     /// Of those that wait.
     bytes: u64,
+    /// When its next turn is scheduled.
+    due: Ps,
 }
 
 impl Intake {
@@ -42,8 +45,9 @@ impl Intake {
             beside: nic.driver.written(),
             free: Ps::ZERO,
             queues: vec![Ps::ZERO; queues as usize],
-            waiting: VecDeque::new(),
+            waiting: vec![VecDeque::new(); queues as usize],
             bytes: 0,
+            due: Ps::MAX,
         })
     }
 
@@ -52,39 +56,55 @@ impl Intake {
         self.bytes
     }
 
-    /// When the next one is taken in.
-    fn next(&self) -> Option<Ps> {
-        self.waiting.front().map(|(_, queue)| self.free.max(self.queues[*queue]))
+    /// When the next one is taken in, and of which queue: of those that could be, the one that came first.
+    fn next(&self) -> Option<(Ps, usize)> {
+        let heads = self.waiting.iter().enumerate().filter_map(|(queue, waiting)| Some((queue, waiting.front()?.id)));
+        heads
+            .map(|(queue, id)| ((self.free.max(self.queues[queue]), id), queue))
+            .min()
+            .map(|((at, _), queue)| (at, queue))
     }
 
-    /// `packet` has arrived for `queue`; when it is taken in, if it is the only one.
+    /// When a turn has to be scheduled, where none is that is as early.
+    fn turn(&mut self, now: Ps) -> Option<Ps> {
+        let at = self.next()?.0.max(now);
+        let earlier = at < self.due;
+        self.due = self.due.min(at);
+        earlier.then_some(at)
+    }
+
+    /// `packet` has arrived for `queue`; when a turn has to be scheduled for it.
     pub(super) fn push(&mut self, packet: Packet, queue: usize, now: Ps) -> Option<Ps> {
         self.bytes += u64::from(packet.frame_bytes);
-        self.waiting.push_back((packet, queue));
-        if self.waiting.len() > 1 {
-            return None;
-        }
-        self.next().map(|at| at.max(now))
+        self.waiting[queue].push_back(packet);
+        self.turn(now)
     }
 
-    /// The oldest one is taken in at `now`: with its queue, and when the next one is.
-    pub(super) fn pop(&mut self, now: Ps) -> Option<(Packet, usize, Option<Ps>)> {
-        let (packet, queue) = self.waiting.pop_front()?;
-        self.bytes -= u64::from(packet.frame_bytes);
-        self.free = now + self.packet_interval;
-        if let Some(interval) = self.queue_interval {
-            let bytes = u64::from(packet.frame_bytes) + self.beside;
-            let on_link = bytes + bytes.div_ceil(self.max_payload) * self.overhead;
-            self.queues[queue] = now + interval + self.rate.time_for(on_link);
+    /// The turn at `now`: the packet that is taken in, with its queue, and when another turn has to be scheduled.
+    pub(super) fn pop(&mut self, now: Ps) -> (Option<(Packet, usize)>, Option<Ps>) {
+        if now != self.due {
+            return (None, None);
         }
-        let next = self.next().map(|at| at.max(now));
-        Some((packet, queue, next))
+        self.due = Ps::MAX;
+        let taken = self.next().filter(|(at, _)| *at <= now).and_then(|(_, queue)| {
+            let packet = self.waiting[queue].pop_front()?;
+            self.bytes -= u64::from(packet.frame_bytes);
+            self.free = now + self.packet_interval;
+            if let Some(interval) = self.queue_interval {
+                let bytes = u64::from(packet.frame_bytes) + self.beside;
+                let on_link = bytes + bytes.div_ceil(self.max_payload) * self.overhead;
+                self.queues[queue] = now + interval + self.rate.time_for(on_link);
+            }
+            Some((packet, queue))
+        });
+        (taken, self.turn(now))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use units::PacketId;
 
     fn intake(packet_interval: u64, queue_interval: Option<u64>, queues: usize) -> Intake {
         Intake {
@@ -96,8 +116,9 @@ mod tests {
             beside: 0,
             free: Ps::ZERO,
             queues: vec![Ps::ZERO; queues],
-            waiting: VecDeque::new(),
+            waiting: vec![VecDeque::new(); queues],
             bytes: 0,
+            due: Ps::MAX,
         }
     }
 
@@ -106,14 +127,18 @@ mod tests {
         let queues = intake.queues.len();
         let mut at = None;
         for i in 0..packets {
-            let packet = Packet { frame_bytes: 104, ..Packet::default() };
-            at = at.or(intake.push(packet, i % queues, Ps(7)));
+            let packet = Packet { id: PacketId(i as u64), frame_bytes: 104, ..Packet::default() };
+            at = intake.push(packet, i % queues, Ps(7)).or(at);
         }
         assert_eq!(intake.bytes(), 104 * packets as u64);
         let mut times = Vec::new();
         while let Some(now) = at {
-            times.push(now.0);
-            at = intake.pop(now).and_then(|(.., next)| next);
+            let (taken, next) = intake.pop(now);
+            if let Some((packet, queue)) = taken {
+                assert_eq!(packet.id.0 as usize % queues, queue);
+                times.push(now.0);
+            }
+            at = next;
         }
         assert_eq!(intake.bytes(), 0);
         times
@@ -126,5 +151,19 @@ mod tests {
         assert_eq!(times(intake(0, Some(5_000), 1), 3), [7, 21_007, 42_007]);
         // Two queues take turns, and the NIC takes two at a time.
         assert_eq!(times(intake(10, Some(5_000), 2), 4), [7, 17, 21_007, 21_017]);
+    }
+
+    #[test]
+    fn a_busy_queue_does_not_hold_up_another_and_a_turn_that_was_overtaken_is_none() {
+        let mut intake = intake(0, Some(5_000), 2);
+        let packet = |id| Packet { id: PacketId(id), frame_bytes: 104, ..Packet::default() };
+        assert_eq!(intake.push(packet(0), 0, Ps(7)), Some(Ps(7)));
+        assert_eq!(intake.pop(Ps(7)).0.map(|(_, queue)| queue), Some(0));
+        assert_eq!(intake.push(packet(1), 0, Ps(8)), Some(Ps(21_007)));
+        assert_eq!(intake.push(packet(2), 1, Ps(9)), Some(Ps(9)));
+        let (taken, next) = intake.pop(Ps(9));
+        assert_eq!((taken.map(|(packet, _)| packet.id.0), next), (Some(2), Some(Ps(21_007))));
+        assert_eq!(intake.pop(Ps(21_007)).0.map(|(packet, _)| packet.id.0), Some(1));
+        assert!(matches!(intake.pop(Ps(21_007)), (None, None)), "it was scheduled twice");
     }
 }

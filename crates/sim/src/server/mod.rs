@@ -236,7 +236,7 @@ pub struct Server {
     instruction_parts: Option<u64>,
     /// Packets that the NIC has not taken in yet, where it takes its time for each.
     intake: Option<Box<Intake>>,
-    /// When the NIC may read the next packet to send.
+    /// When the NIC may have the next packet to send.
     next_read: Ps,
     packet_interval: Ps,
     rx_pipeline: Ps,
@@ -622,10 +622,8 @@ impl ServerCore {
                     CoreInput::Queue(SoftQueue::new(pipeline, u32::from(i)), VecDeque::new())
                 }
                 _ => {
-                    // Scenario::check has held the inequality that makes this possible.
                     let Some(rx) = RxQueues::new(nic, scenario.mempool.stride(), CoreId(i), pool) else {
-                        scenario.mempool.check("mempool", &scenario.holders())?;
-                        continue;
+                        return Err(scenario.pool_too_small());
                     };
                     CoreInput::Nic(rx)
                 }
@@ -1002,14 +1000,17 @@ impl Server {
         self.draw_arrival();
     }
 
-    /// The NIC takes in the packet that has waited longest.
+    /// The NIC takes in a packet that has waited, if it is time.
     fn intake_turn(&mut self, observer: &mut impl DepartureObserver) {
         let now = self.engine.now();
-        let Some((packet, queue, next)) = self.intake.as_mut().and_then(|intake| intake.pop(now)) else { return };
+        let Some(intake) = &mut self.intake else { return };
+        let (taken, next) = intake.pop(now);
         if let Some(at) = next {
             self.engine.schedule(at, PRIORITY_NIC, ServerEvent::Intake);
         }
-        self.take_in(packet, queue, observer);
+        if let Some((packet, queue)) = taken {
+            self.take_in(packet, queue, observer);
+        }
     }
 
     /// The NIC takes a descriptor of queue `queue` for `packet` and sends both over PCIe, or loses it.
@@ -1505,17 +1506,14 @@ impl Server {
         let now = self.engine.now();
         let handed = HandedOver { core: batch.core, at: batch.at, in_memory: batch.in_memory };
         for packet in batch.packets {
-            let now = self.paced(now);
             let bytes = u64::from(packet.sent_bytes);
-            if self.cores[batch.core].tx[usize::from(packet.port.0)].is_copied(packet.sent_bytes) {
-                // It came with its descriptor.
-                self.send(packet, handed, now, Ps::ZERO, observer);
-                continue;
-            }
+            // It came with its descriptor: nothing is read for it.
+            let copied = self.cores[batch.core].tx[usize::from(packet.port.0)].is_copied(packet.sent_bytes);
             let start = Addr(self.layout.data(packet.mbuf).0.saturating_add_signed(packet.moved.into()));
             let (first, count) = lines(start, bytes);
             if self.output.is_some() {
                 let runs = match &self.scattered {
+                    _ if copied => Vec::new(),
                     None => vec![(first, count, true)],
                     Some(scattered) => scattered.to_send(packet.mbuf, packet.moved, start, bytes),
                 };
@@ -1524,6 +1522,7 @@ impl Server {
             }
             self.memory.open();
             let at = match &self.scattered {
+                _ if copied => now,
                 None => {
                     observer.packet_lines(first, count, false);
                     self.memory.dma_read(first, count, now)
@@ -1544,17 +1543,17 @@ impl Server {
                 }
             };
             let at = self.memory.close(at);
-            let crossed = self.down.transfer(now, bytes);
+            let crossed = if copied { now } else { self.down.transfer(now, bytes) };
             self.read(packet, handed, crossed, at, observer);
         }
     }
 
-    /// When the NIC reads a packet that it could read from `now` on: as its packet rate allows.
-    fn paced(&mut self, now: Ps) -> Ps {
+    /// When the NIC has a packet that is read at `read`: as its packet rate allows.
+    fn paced(&mut self, read: Ps) -> Ps {
         if self.packet_interval == Ps::ZERO {
-            return now;
+            return read;
         }
-        let at = self.next_read.max(now);
+        let at = self.next_read.max(read);
         self.next_read = at + self.packet_interval;
         at
     }
@@ -1572,7 +1571,7 @@ impl Server {
             scattered.free(packet.mbuf);
         }
         let memory = self.coarse.device(Device::Read, memory);
-        let read = crossed + memory;
+        let read = self.paced(crossed + memory);
         let port = usize::from(packet.port.0);
         let first_bit = (read + self.tx_pipeline).max(self.port_free[port]);
         let wire = u64::from(packet.sent_bytes) + packet::ETHERNET_FCS_BYTES;

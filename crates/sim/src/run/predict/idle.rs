@@ -144,9 +144,7 @@ impl<'a> Idle<'a> {
         let mut workers = Vec::new();
         for i in 0..m.cores as u16 {
             let Some(rx) = RxQueues::new(nic, scenario.mempool.stride(), CoreId(i), &mut pool) else {
-                // This says what is wrong with the pool.
-                scenario.mempool.check("mempool", &scenario.holders())?;
-                continue;
+                return Err(scenario.pool_too_small());
             };
             let tx = (0..nic.ports).map(|port| TxQueue::new(nic, port)).collect();
             let core = Core::new(&m.core, CoreId(i), "machine.core")?;

@@ -172,6 +172,13 @@ impl LeftOut {
         );
         note(scenario.nic.output_block.is_some(), "nic.output_block: the NIC reads each packet in one go");
         note(scenario.nic.cache_cells > 0, "nic.cache_cells: the NIC has no memory of its own");
+        let nic = &scenario.nic;
+        let paced = nic.packet_interval.is_some() || nic.queue_interval.is_some();
+        note(paced, "nic.packet_interval and queue_interval: the NIC takes packets as fast as they come");
+        let piped = nic.rx_pipeline.is_some() || nic.tx_pipeline.is_some();
+        note(piped, "nic.rx_pipeline and tx_pipeline: the NIC hands packets on at once");
+        note(nic.doorbell_interval.is_some(), "nic.doorbell_interval: no doorbell waits for another");
+        note(scenario.machine.core.stalls.is_some(), "machine.core.stalls: the system takes no core away");
         note(scenario.run.search.is_some(), "run.search: the given load is predicted");
         out
     }
