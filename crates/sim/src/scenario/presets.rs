@@ -47,14 +47,14 @@ pub const NICS: &[Preset] = presets!(
 /// Shipped drivers.
 pub const DRIVERS: &[Preset] = presets!(
     "drivers":
-    "ixgbe", "i40e", "i40e-scalar", "ice", "mlx5", "mlx5-compressed", "mlx5-send", "vpp-rdma", "ixy",
+    "ixgbe", "i40e", "i40e-scalar", "ice", "mlx5", "mlx5-compressed", "mlx5-send", "vpp-rdma", "xdp-mlx5e", "ixy",
 );
 
 /// Shipped programs.
 pub const PROGRAMS: &[Preset] = presets!(
     "programs":
     "testpmd-io", "testpmd-mac", "l2fwd", "l3fwd", "vpp-ip4", "vpp-ip4-dpdk", "vpp-l2patch", "vpp-l2xc",
-    "fastclick-router", "fastclick-nat", "packetmill-router", "ixy-fwd",
+    "fastclick-router", "fastclick-nat", "packetmill-router", "xdp-tx", "xdp-fwd", "ixy-fwd",
 );
 
 /// Kinds of shipped files, by the word that the command line has.
