@@ -138,7 +138,7 @@ impl DriverSpec {
         for (field, value, or_none) in
             [("rx_descriptor", self.rx_descriptor, false), ("rx_completion", self.rx_completion, true)]
         {
-            if !in_lines(value) && !(or_none && value == 0) {
+            if !(in_lines(value) || or_none && value == 0) {
                 let allowed = if or_none { "0, 16, 32 and 64" } else { "16, 32 and 64" };
                 return error(field, value.to_string(), allowed.into());
             }
