@@ -276,7 +276,7 @@ impl PartKind {
             Some(preset) => (preset.name.to_string(), preset.text.to_string()),
             None if self.is_file(name) => {
                 let text =
-                    own_machine::text(name).map_err(|e| error(self.path, format!("{e} ({})", self.to_begin_with())))?;
+                    own_machine::text(name).map_err(|e| error(self.path, format!("{e} ({})", self.those_shipped())))?;
                 (name.to_string(), text)
             }
             None => {
@@ -320,7 +320,7 @@ impl PartKind {
         }
     }
 
-    fn to_begin_with(&self) -> String {
+    fn those_shipped(&self) -> String {
         let kind = self.noun.to_ascii_lowercase();
         format!("`wirespeed presets --kind {kind}` lists those to begin with")
     }
