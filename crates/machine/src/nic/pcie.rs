@@ -158,11 +158,15 @@ impl PcieLink {
         }
     }
 
+    /// What `bytes` of payload are on a link: each transaction-layer packet has its framing and headers.
+    pub fn with_headers(bytes: u64, max_payload: u64, overhead: u64) -> u64 {
+        bytes + bytes.div_ceil(max_payload).max(1) * overhead
+    }
+
     /// Sends `bytes` of payload at `now` or when the link is free; the time the last byte has
     /// crossed, latency included.
     pub fn transfer(&mut self, now: Ps, bytes: u64) -> Ps {
-        let packets = bytes.div_ceil(self.max_payload).max(1);
-        let with_headers = bytes + packets * self.overhead;
+        let with_headers = PcieLink::with_headers(bytes, self.max_payload, self.overhead);
         self.free = self.free.max(now) + self.rate.time_for(with_headers);
         self.bytes += bytes;
         self.carried += with_headers;

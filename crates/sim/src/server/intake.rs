@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use machine::nic::NicSpec;
+use machine::nic::{NicSpec, PcieLink};
 use packet::Packet;
 use units::{Ps, Rate, Span};
 
@@ -92,7 +92,7 @@ impl Intake {
             self.free = now + self.packet_interval;
             if let Some(interval) = self.queue_interval {
                 let bytes = u64::from(packet.frame_bytes) + self.beside;
-                let on_link = bytes + bytes.div_ceil(self.max_payload) * self.overhead;
+                let on_link = PcieLink::with_headers(bytes, self.max_payload, self.overhead);
                 self.queues[queue] = now + interval + self.rate.time_for(on_link);
             }
             Some((packet, queue))
