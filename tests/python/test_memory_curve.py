@@ -237,7 +237,7 @@ def _without_currents(machine: str) -> str:
     for line in resolved.splitlines(True):
         if line.startswith("["):
             within = line.startswith(("[machine", "[nic", "[mempool"))
-        if within and not line.startswith(("currents", "preset", "processor", "model = \"100g\"")):
+        if within and not line.startswith(("currents", "preset", "processor", 'model = "100g"')):
             kept.append(line)
     return "".join(kept)
 
