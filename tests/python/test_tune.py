@@ -43,7 +43,7 @@ rx_cores = 1
 [nic]
 rx_descriptors = 2048
 [mempool]
-size = 16384
+size = 32768
 [run]
 packets = 4_000
 warmup = 6_000

@@ -141,6 +141,7 @@ proptest! {
 fn lines_of_sixteen_queues_by_turns_open_more_rows_than_whole_packets_do() {
     let base = [
         "machine.cores=8",
+        "machine.core.packet_stall=0 ns",
         "nic.ports=2",
         "traffic.load=1",
         "buffer.allocation=piecewise",
@@ -317,7 +318,8 @@ fn tails_of_one_line_take_the_time_of_none() {
 
 #[test]
 fn a_block_that_is_longer_than_the_cache_goes_on_to_no_other_packet() {
-    let base = ["machine.cores=1", "traffic.load=0.9", "traffic.sizes.fixed=256", "nic.ports=2"];
+    let quick = "machine.core.packet_stall=0 ns";
+    let base = ["machine.cores=1", quick, "traffic.load=0.9", "traffic.sizes.fixed=256", "nic.ports=2"];
     let runs = |set: &[&str]| {
         let reads = run(&[&base[..], set].concat(), 1500).0.reads;
         reads.into_iter().map(|(_, lines)| lines).collect::<Vec<u64>>()
