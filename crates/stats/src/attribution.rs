@@ -33,6 +33,8 @@ macro_rules! reasons {
 }
 
 reasons! {
+    /// The NIC: its pipelines, and the wait for its packet rate and that of a queue.
+    Nic "nic" "inside the NIC";
     /// PCIe transfer of the packet and its descriptor, both directions.
     Pcie "pcie" "PCIe transfer";
     /// Device writes wait for the memory system.

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 _COLOURS: Final[Mapping[str, str]] = {
+    "nic": "#7b3a68",
     "pcie": "#a5558c",
     "dma_memory": "#d59cc2",
     "ring": "#0a5a9c",

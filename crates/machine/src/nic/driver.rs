@@ -80,6 +80,8 @@ pub struct Received {
     pub visible: Ps,
     /// How much of the time since arrival was the memory system's, not PCIe's.
     pub dma_memory: Ps,
+    /// How much of it was the NIC's: the wait for its packet rate and its queue's, and its pipeline.
+    pub in_nic: Ps,
     /// Which of its core's receive queues it is in.
     pub queue: u16,
 }
@@ -276,7 +278,14 @@ impl RxQueue {
 
 impl Default for Received {
     fn default() -> Self {
-        Received { packet: Packet::default(), mbuf: 0, visible: Ps::ZERO, dma_memory: Ps::ZERO, queue: 0 }
+        Received {
+            packet: Packet::default(),
+            mbuf: 0,
+            visible: Ps::ZERO,
+            dma_memory: Ps::ZERO,
+            in_nic: Ps::ZERO,
+            queue: 0,
+        }
     }
 }
 

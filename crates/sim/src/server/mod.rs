@@ -503,6 +503,7 @@ struct InBurst {
     arrival: Ps,
     frame_bytes: u32,
     dma_memory: Ps,
+    in_nic: Ps,
     visible: Ps,
     /// What became of a packet before this core had it.
     before: Option<Box<Attribution>>,
@@ -521,7 +522,8 @@ impl InBurst {
                 attribution.charge(Reason::Queue, waited);
             }
             None => {
-                attribution.charge(Reason::Pcie, self.visible - self.arrival - self.dma_memory);
+                attribution.charge(Reason::Nic, self.in_nic);
+                attribution.charge(Reason::Pcie, self.visible - self.arrival - self.in_nic - self.dma_memory);
                 attribution.charge(Reason::DmaMemory, self.dma_memory);
                 attribution.charge(Reason::Ring, waited);
             }
@@ -1030,7 +1032,8 @@ impl Server {
         }
         let bytes = u64::from(packet.frame_bytes) + self.driver.written();
         let at = self.up.transfer(now, bytes) + self.rx_pipeline;
-        let received = Received { packet, mbuf, visible: at, dma_memory: Ps::ZERO, queue: queue as u16 };
+        let in_nic = now - packet.arrival + self.rx_pipeline;
+        let received = Received { packet, mbuf, visible: at, dma_memory: Ps::ZERO, in_nic, queue: queue as u16 };
         self.crossing.push_back(Crossing { received, descriptor, core, bytes });
         self.engine.schedule(at, PRIORITY_NIC, ServerEvent::DmaWrite);
     }
@@ -1141,6 +1144,7 @@ impl Server {
             arrival: received.packet.arrival,
             frame_bytes: received.packet.frame_bytes,
             dma_memory: received.dma_memory,
+            in_nic: received.in_nic,
             visible: received.visible,
             before,
             next: NextStop::Ends(PacketFate::Lost(Loss::NoTxDescriptor)),
@@ -1353,7 +1357,14 @@ impl Server {
                 }
                 NextStop::Worker(to) => {
                     let before = Box::new(spent());
-                    let received = Received { packet, mbuf: entry.mbuf, visible: now, dma_memory: Ps::ZERO, queue: 0 };
+                    let received = Received {
+                        packet,
+                        mbuf: entry.mbuf,
+                        visible: now,
+                        dma_memory: Ps::ZERO,
+                        in_nic: Ps::ZERO,
+                        queue: 0,
+                    };
                     handed.push((to, Handed { received, before }));
                     continue;
                 }
@@ -1582,7 +1593,9 @@ impl Server {
         let in_memory = memory + batch.in_memory;
         attribution.charge(Reason::DmaMemory, in_memory);
         let ready = read + self.tx_pipeline;
-        attribution.charge(Reason::Pcie, ready - batch.at - in_memory);
+        let in_nic = ready - crossed - memory;
+        attribution.charge(Reason::Nic, in_nic);
+        attribution.charge(Reason::Pcie, ready - batch.at - in_memory - in_nic);
         attribution.charge(Reason::TxQueue, first_bit - ready);
         self.last_departure = self.last_departure.max(first_bit);
         self.inside -= 1;

@@ -16,6 +16,9 @@ struct Ends {
     first: Option<Ps>,
     last: Ps,
     sojourn: Ps,
+    /// Of that, inside the NIC, and in PCIe.
+    in_nic: u64,
+    in_pcie: u64,
     /// Lines of packets that the NIC read.
     read: u64,
 }
@@ -28,6 +31,8 @@ impl DepartureObserver for Ends {
                 assert!(d.attribution[Reason::Pcie] > 0);
                 self.sent += 1;
                 self.sojourn += d.sojourn;
+                self.in_nic += d.attribution[Reason::Nic];
+                self.in_pcie += d.attribution[Reason::Pcie];
                 self.first.get_or_insert(d.arrival + d.sojourn);
                 self.last = self.last.max(d.arrival + d.sojourn);
             }
@@ -86,10 +91,28 @@ fn a_nics_pipelines_are_in_every_packets_sojourn() {
     let slow = ["traffic.packet_rate=1 Mpps"];
     let mean = |more: &[&str]| {
         let (ends, _) = run(&[&slow[..], more].concat(), 2_000);
-        ends.sojourn.as_ns() / ends.sent as f64
+        let each = |time: u64| time as f64 / 1e3 / ends.sent as f64;
+        (each(ends.sojourn.0), each(ends.in_nic), each(ends.in_pcie))
     };
-    let longer = mean(&["nic.rx_pipeline=700 ns", "nic.tx_pipeline=300 ns"]) - mean(&[]);
-    assert!((longer - 1000.0).abs() < 25.0, "{longer}: but for the polls that it meets");
+    let (short, none, link) = mean(&[]);
+    let (long, in_nic, same) = mean(&["nic.rx_pipeline=700 ns", "nic.tx_pipeline=300 ns"]);
+    assert!((long - short - 1000.0).abs() < 25.0, "{long}: but for the polls that it meets");
+    assert_eq!((none, in_nic), (0.0, 1000.0));
+    assert!((same / link - 1.0).abs() < 0.01, "{same}: PCIe takes what it took, {link}");
+}
+
+#[test]
+fn waits_for_a_nics_packet_rate_are_the_nics_either_way() {
+    // In a burst one comes each 250 ns, so that its last ones wait for 50 ns of each before.
+    let trains = ["traffic.packet_rate=2 Mpps", "traffic.arrivals={on_off={on=\"20 us\", off=\"20 us\"}}"];
+    let each = |more: &[&str]| {
+        let (ends, _) = run(&[&trains[..], more].concat(), 4_000);
+        (ends.in_nic as f64 / 1e3 / ends.sent as f64, ends.in_pcie as f64 / 1e3 / ends.sent as f64)
+    };
+    let ((none, link), (paced, same)) = (each(&[]), each(&["nic.packet_interval=300 ns"]));
+    assert_eq!(none, 0.0);
+    assert!(paced > 200.0, "{paced}");
+    assert!(same <= link * 1.01, "{same}: what waits in the NIC finds PCIe no busier than {link}");
 }
 
 #[test]
@@ -138,6 +161,7 @@ fn a_packet_and_a_burst_stall_a_core_for_what_they_say() {
         assert_eq!(core.bursts, core.packets, "one packet a burst");
         core.busy.as_ns() / core.bursts as f64
     };
-    let longer = busy(&["machine.core.packet_stall=30 ns", "machine.core.burst_stall=200 ns"]) - busy(&[]);
+    let longer = busy(&["machine.core.packet_stall=30 ns", "machine.core.burst_stall=200 ns"])
+        - busy(&["machine.core.packet_stall=0 ns"]);
     assert!((longer - 230.0).abs() < 1.0, "{longer}");
 }

@@ -216,7 +216,14 @@ impl<'a> Idle<'a> {
         sums.dma += (written - self.now).as_secs();
         sums.count_lines(self.memory.dram().counters() - dram);
         let queue = queue as u16;
-        worker.rx.complete(Received { packet: packet.clone(), mbuf, visible: self.now, dma_memory: Ps::ZERO, queue });
+        worker.rx.complete(Received {
+            packet: packet.clone(),
+            mbuf,
+            visible: self.now,
+            dma_memory: Ps::ZERO,
+            in_nic: Ps::ZERO,
+            queue,
+        });
         worker.waiting += 1;
         worker.waiting
     }
