@@ -19,7 +19,7 @@ ACCURACY_SVG ?= out/accuracy.svg
 export RUST_MIN := $(shell sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml)
 export PYTHON ?= python3
 
-RUST_FILES    := $(shell find crates presets papers -type f \( -name '*.rs' -o -name '*.toml' -o -name '*.csv' \) -not -path '*/target/*' 2>/dev/null)
+RUST_FILES    := $(shell find crates presets papers -type f \( -name '*.rs' -o -name '*.toml' -o -name '*.csv' -o -name '*.json' \) -not -path '*/target/*' 2>/dev/null)
 PACKAGE_FILES := Cargo.toml Cargo.lock pyproject.toml $(RUST_FILES)
 
 .NOTPARALLEL:
@@ -118,10 +118,10 @@ bench: $(STAMPS)/package $(STAMPS)/dev
 bench-host: $(STAMPS)/package
 	$(BIN)/python validation/host/run.py
 
-# Rows of parts that this build does not have are listed, and are no failure.
+# Rows of parts that this build does not have are listed, and are no failure. Verdicts read errors from the file, once it is built in.
 accuracy: $(STAMPS)/package
 	@mkdir -p $(dir $(ACCURACY_SVG))
-	$(BIN)/wirespeed accuracy --svg $(ACCURACY_SVG)
+	$(BIN)/wirespeed accuracy --svg $(ACCURACY_SVG) --errors presets/accuracy.json
 
 # The table and the capture are used where they are; whatever is missing is made. Exits with 77 where there is no GPU.
 GPU_TABLE   := $(wildcard ../shared/data/tables/full_table_v4v6.txt.gz)

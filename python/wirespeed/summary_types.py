@@ -27,6 +27,51 @@ RunStatus = Literal[
 ]
 
 
+# What holds a rate back, or comes nearest to it.
+RateLimit = Literal[
+    # A core.
+    "core",
+    # The NIC's own packet rate, or that of one of its queues.
+    "nic",
+    # PCIe.
+    "pcie",
+    # DRAM.
+    "dram",
+    # Something else: a ring, a pool, a queue, the packet buffer.
+    "other",
+]
+
+
+# What is asked of the model.
+AnswerKind = Literal[
+    # Packets a second.
+    "rate",
+    # Time of a packet.
+    "latency",
+    # Hit rates of the NIC's writes.
+    "hits",
+]
+
+
+class ModelError(TypedDict, total=False):
+    """How far predictions were from what servers did that share parts with this one."""
+
+    kind: AnswerKind
+    """What is asked."""
+    shared: list[str]
+    """What those servers share with this one; empty where none was measured."""
+    rows: int
+    """Measurements, none of which anything was fitted on."""
+    sources: int
+    """Who measured."""
+    low: float | None
+    """Nine in ten predictions, or all where there are fewer than 20, were above this: predicted over measured less
+    1; of hits the difference of shares. Null where none was measured.
+    """
+    high: float | None
+    """They were below this."""
+
+
 class RunVerdict(TypedDict, total=False):
     """The answer in words."""
 
@@ -40,6 +85,18 @@ class RunVerdict(TypedDict, total=False):
     """Whether a packet could have been lost: false where none was measured, or where rings and NIC memory take in
     all that were offered. Then a loss of 0 says nothing, and comparisons, conditions and sweeps have no loss.
     """
+    limit: RateLimit | None
+    """What holds the rate back, or comes nearest to it; null where no packet was measured."""
+    headroom: float | None
+    """So much more could be offered, as a share of what was, until that has no time left; null where packets were
+    lost or none was measured.
+    """
+    beyond_model_error: bool | None
+    """Whether the answer to wire speed stands beyond the model's error on servers that share parts with this one:
+    what is left is more than that, or what is lacking. Null where none was measured, or there is no such answer.
+    """
+    model_errors: list[ModelError]
+    """How far off predictions were on such servers, by what is asked."""
     headline: str
     """The answer in one sentence."""
     reasons: list[str]
@@ -806,6 +863,14 @@ class MachineSummary(TypedDict, total=False):
     """The shipped machine or file that it is made of."""
     name: str
     """Its title."""
+    core: str | None
+    """The processor or architecture whose core it has: what the processor stands on and an instruction's cycles are
+    from. Null where that is the scenario's own.
+    """
+    nic: str | None
+    """The shipped NIC, or the file of one's own."""
+    driver: str | None
+    """The shipped driver."""
     cores: int
     """Cores that run the packet function."""
     core_ghz: float

@@ -106,6 +106,8 @@ def tests() -> list[Suite]:
         Suite("mypy", ["mypy"], one, beside=True),
         Suite("stubtest", ["stubtest", "wirespeed._wirespeed"], one, beside=True),
         Suite("import-linter", ["lint-imports"], one, beside=True),
+        # A minute on one core; its table is printed on every run.
+        Suite("accuracy", ["python", "tests/house/accuracy.py"], one, beside=True),
         Suite("cargo deny", ["cargo", "deny", "--locked", "check", "bans", "licenses", "sources"], one, ["cargo-deny"]),
         Suite(
             "clippy",

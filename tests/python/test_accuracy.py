@@ -19,7 +19,7 @@ import pytest
 import documents
 import wirespeed
 from wirespeed import InputError, api, cli, curve
-from wirespeed.accuracy import accuracy, chart, judging, metrics, rows, settings, target, text
+from wirespeed.accuracy import accuracy, chart, judging, metrics, rows, running, settings, target, text
 
 SMALL = {"run.packets": 2000, "run.warmup": 1000, "function.forward.prefixes": 500}
 QUICK = "; ".join(f"{path}={value}" for path, value in SMALL.items())
@@ -264,7 +264,11 @@ def test_the_template_is_a_file_that_can_be_asked(tmp_path: Path, command: Any) 
 NUMBER = {"type": ["number", "null"]}
 ROW = {
     "type": "object",
-    "required": [*rows.COLUMNS, "place", "predicted", "error", "error_unit", "error_text", "scenario", "wall_s"],
+    "required": [
+        *rows.COLUMNS,
+        *("place", "predicted", "error", "error_unit", "error_text", "scenario", "wall_s"),
+        *running.PARTS,
+    ],
     "properties": {
         **{name: {"type": "string"} for name in rows.COLUMNS},
         "measured": {"type": ["number", "string"]},
@@ -277,6 +281,7 @@ ROW = {
         "settings": {"type": ["array", "null"], "items": {"type": "string"}},
         "place": {"type": "string"},
         "note": {"const": "kept"},
+        **{name: {"type": ["string", "null"]} for name in running.PARTS},
     },
     # Whatever came is kept, and a row has a prediction or a reason.
     "additionalProperties": False,
@@ -420,6 +425,22 @@ def test_a_picture_goes_over_its_own_kind_only(tmp_path: Path, command: Any) -> 
     assert "was not written by `wirespeed accuracy`" in err
     for _ in range(2):
         assert command(str(file), "--svg", str(tmp_path / "ours.svg"), "-q")[0] == 0
+
+
+def test_errors_go_over_their_own_kind_only(tmp_path: Path, command: Any) -> None:
+    table, out = tmp_path / "rows.csv", tmp_path / "errors.json"
+    head = "source,case,machine,set,metric,measured,unit,kind,fitted"
+    quick = "run.packets=2000; run.warmup=1000; function.forward.prefixes=500"
+    table.write_text(f"{head}\nlab,one,xeon-gold-6140,{quick},carried_mpps,10,Mpps,rate,\n")
+    asked = [str(table), "--quiet", "--jobs", "1", "--errors"]
+    for _ in range(2):
+        assert command(*asked, str(out))[0] == 0
+    assert [each["kind"] for each in json.loads(out.read_text())] == ["rate"]
+    out.write_text('{"mine": 1}')
+    for path, said in ((out, "holds something else"), (table, "names that end in .json")):
+        code, _, err = command(*asked, str(path))
+        assert (code, said in err) == (2, True)
+    assert out.read_text() == '{"mine": 1}'
 
 
 def test_shipped_rows_are_sound_and_take_nothing_from_what_was_measured() -> None:

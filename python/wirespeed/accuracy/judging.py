@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -9,10 +10,11 @@ from typing import Any, Final
 from wirespeed.accuracy import metrics, settings
 from wirespeed.accuracy.documents import NEAR, Accuracy, Group, Judged, OfKind, Spread
 from wirespeed.accuracy.rows import COLUMNS, Row
-from wirespeed.accuracy.running import Answer
+from wirespeed.accuracy.running import PARTS, Answer
 from wirespeed.sweep import work
 
 SCHEMA: Final = "wirespeed.accuracy/1"
+_BY_PARTS: Final = ("source", "core", "nic", "driver", "kind", "limit", "error")
 
 
 def document(rows: Sequence[Row], answers: Sequence[Answer]) -> Accuracy:
@@ -44,6 +46,7 @@ def row_of(row: Row, answer: Answer) -> Judged:
         "error": error,
         "error_unit": metrics.KINDS.get(row["kind"]),
         "error_text": answer.error,
+        **{name: answer.parts.get(name) for name in PARTS},
         "scenario": None if answer.asked is None else answer.asked.scenario,
         "settings": None if answer.asked is None else list(answer.asked.settings),
         "wall_s": answer.wall_s,
@@ -53,6 +56,25 @@ def row_of(row: Row, answer: Answer) -> Judged:
 def is_counted(row: Judged) -> bool:
     """Whether a row counts: it was answered, and nothing was fitted on it."""
     return row["error"] is not None and not row["fitted"]
+
+
+def errors_by_parts(document: Accuracy) -> str:
+    """The rows that count, as runs read them for the model's error, in JSON.
+
+    A rate in relation to another is no rate, and says nothing of one.
+    """
+    kept = [row for row in document["rows"] if is_counted(row) and " relative to " not in row["metric"]]
+    rows = [{name: row[name] for name in _BY_PARTS[:-1]} | {"error": round(row["error"], 1)} for row in kept]
+    return "[\n" + ",\n".join(f"  {json.dumps(row)}" for row in rows) + "\n]\n"
+
+
+def are_errors(text: str) -> bool:
+    """Whether a file holds errors by parts, or nothing of them yet."""
+    try:
+        rows = json.loads(text)
+    except ValueError:
+        return False
+    return isinstance(rows, list) and all(isinstance(row, dict) and tuple(row) == _BY_PARTS for row in rows)
 
 
 def above(document: Accuracy, percent: float) -> list[Group]:

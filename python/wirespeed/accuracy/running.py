@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from wirespeed import curve, files
 from wirespeed.accuracy import metrics, settings, target
@@ -19,6 +20,14 @@ from wirespeed.sweep import engine as engines
 from wirespeed.sweep.engine import Engine
 from wirespeed.sweep.work import Outcome, Task
 
+PARTS: Final[Mapping[str, str]] = {
+    "core": "machine.core",
+    "nic": "machine.nic",
+    "driver": "machine.driver",
+    "limit": "verdict.limit",
+}
+"""Columns of a row, and where a run tells them."""
+
 
 @dataclass(slots=True)
 class Answer:
@@ -29,6 +38,8 @@ class Answer:
     predicted: float | None = None
     error: str | None = None
     wall_s: float | None = None
+    parts: Mapping[str, str | None] = field(default_factory=dict)
+    """By which parts the machine of its run is known, and what held its rate back: PARTS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +98,11 @@ class Bench:
             metrics.value(wanted.metric, outcome.values) if not wanted.metric.of_memory else _of_memory(wanted, outcome)
         )
 
+    def parts(self, wanted: _Wanted) -> dict[str, str | None]:
+        """By which parts its machine is known, and what held its rate back; nothing of what is no run."""
+        values = self.outcomes[wanted.key].values
+        return {name: str(values[column]) if column in values else None for name, column in PARTS.items()}
+
     def seconds(self, wanted: _Wanted) -> float:
         """What its run took."""
         return self.outcomes[wanted.key].seconds
@@ -105,7 +121,7 @@ def answers(rows: Sequence[Row], known: Sequence[Row], engine: Engine, progress:
     bench.run(engine, progress)
     for place, numbers in wanted.items():
         answer = found[place]
-        answer.wall_s = bench.seconds(numbers[0])
+        answer.wall_s, answer.parts = bench.seconds(numbers[0]), bench.parts(numbers[0])
         try:
             answer.predicted = _predicted([bench.number(each) for each in numbers])
         except InputError as e:

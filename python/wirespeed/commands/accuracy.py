@@ -17,6 +17,7 @@ from wirespeed.commands.fields import spread
 from wirespeed.commands.options import QuietOpt
 from wirespeed.commands.output import emit, emit_json, say, show, stoppable
 from wirespeed.console import Console
+from wirespeed.errors import InputError
 from wirespeed.progress import Bar
 
 _EPILOG: Final = (
@@ -61,6 +62,15 @@ class Options:
             "--svg", metavar="FILE", help="Draw predicted over measured as SVG to this file (.svg).", show_default=False
         ),
     ] = None
+    errors: Annotated[
+        Path | None,
+        typer.Option(
+            "--errors",
+            metavar="FILE",
+            help="Write errors by parts to this file (.json), as verdicts of a build of wirespeed read them.",
+            show_default=False,
+        ),
+    ] = None
     template: Annotated[
         bool, typer.Option("--template", help="Print a CSV to begin with, and exit; nothing is run.")
     ] = False
@@ -79,6 +89,8 @@ def answer(given: Options) -> int:
         from wirespeed.accuracy import chart  # drawing costs a quarter of a second to import
 
         output.judge_svg(given.svg, chart.SVG_MARK, "accuracy", given.measured)
+    if given.errors is not None:
+        _judge_errors(given.errors)
     with stoppable(), Bar(quiet=given.quiet, unit="runs") as bar:
         found = accuracy(given.measured, only=given.only, engine="local", jobs=given.jobs, progress=bar)
     match given.form:
@@ -90,7 +102,20 @@ def answer(given: Options) -> int:
             show(text.summary(found, Console().width))
     if given.svg is not None:
         files.write(given.svg, chart.chart(found))
+    if given.errors is not None:
+        files.write(given.errors, judging.errors_by_parts(found))
     return 0 if given.fail_above is None else _judged(found, given.fail_above)
+
+
+def _judge_errors(path: Path) -> None:
+    """Raises InputError for what errors cannot be written to, and for a file that holds something else."""
+    if path.suffix.lower() != ".json":
+        raise InputError(f"--errors {path}: allowed are names that end in .json")
+    if not path.parent.is_dir():
+        raise InputError(f"--errors {path}: {path.parent} is no folder; make it, or name another")
+    files.refuse_link(path)
+    if path.exists() and not judging.are_errors(path.read_text(encoding="utf-8", errors="replace")):
+        raise InputError(f"--errors {path}: holds something else than errors by parts; name another file")
 
 
 def _judged(found: Accuracy, percent: float) -> int:

@@ -66,6 +66,10 @@ _BATCHED: Final = ("carried_mpps", "dram_energy")
 # The sojourn's growth is from the first such part of a run to the last.
 _PARTS: Final = 4
 _TEXTS: Final = ("run_id", "version", "commit")
+# Texts of objects in the summary: by which parts a machine is known, and what holds its rate back.
+_INNER_TEXTS: Final = ("verdict.limit", "machine.core", "machine.nic", "machine.driver")
+# Neither is measured by the run.
+_NOT_OF_THE_RUN: Final = ("verdict.model_errors", "verdict.beyond_model_error")
 
 
 def metric(name: str) -> Metric:
@@ -84,6 +88,11 @@ def columns(summary: Mapping[str, Any]) -> dict[str, float | str]:
     {'packets': 0.0}
     """
     texts = {name: str(summary[name]) for name in _TEXTS if name in summary}
+    for name in _INNER_TEXTS:
+        section, _, key = name.partition(".")
+        text = (summary.get(section) or {}).get(key)
+        if text is not None:
+            texts[name] = str(text)
     numbers = {name: value for name, value in measured(cast(Summary, summary)).items() if name not in _LEFT_OUT}
     return {**texts, **dict(_flat("", numbers)), **_batches(summary.get("batches") or {})}
 
@@ -110,7 +119,9 @@ def _batches(means: Mapping[str, Sequence[float]]) -> dict[str, float]:
 def _flat(prefix: str, value: object) -> Iterator[tuple[str, float]]:
     if isinstance(value, Mapping):
         for name, inner in value.items():
-            yield from _flat(f"{prefix}.{name}" if prefix else str(name), inner)
+            path = f"{prefix}.{name}" if prefix else str(name)
+            if path not in _NOT_OF_THE_RUN:
+                yield from _flat(path, inner)
     elif isinstance(value, int | float):
         if math.isfinite(value):
             yield prefix, float(value)

@@ -1,6 +1,8 @@
 //! What a run says: tables, the summary, the verdict in words, and two runs side by side.
 
 pub mod compare;
+pub mod limit;
+pub mod model_error;
 mod rates;
 pub mod summary;
 pub mod tables;

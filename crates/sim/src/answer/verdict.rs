@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use stats::Reason;
 
+use crate::answer::limit::{DRAM_IDLE, RateLimit, RateUse, SATURATED};
+use crate::answer::model_error::{AnswerKind, ModelError, model_error_text, model_errors};
 use crate::answer::rates::{MeasuredRates, dram_bandwidth, is_stationary};
 use crate::run::sampling::Sampling;
 use crate::run::search::buffered_packets;
@@ -14,14 +16,10 @@ use crate::run::{RunResult, SearchOutcome};
 use crate::scenario::{FunctionKind, RateSearch};
 use crate::server::Loss;
 
-/// A core busier than this has no time left.
-const SATURATED: f64 = 0.95;
 /// A link that is busy for more than this share of the time, headers included, is nearly full.
 const LINK_FULL: f64 = 0.95;
 /// DRAM that moves more than this share of its peak queues.
 const DRAM_FULL: f64 = 0.7;
-/// DRAM whose data buses could take nothing more for all but this share of the time is full, whatever they moved.
-const DRAM_IDLE: f64 = 0.05;
 /// Below this share of the mean sojourn a part is not worth a remark.
 const REMARKABLE: f64 = 0.25;
 /// Device writes are a cause when they hold packets up for this share of the sojourn, when this share
@@ -83,6 +81,16 @@ pub enum RunStatus {
     Nothing,
 }
 
+impl RunStatus {
+    fn keeps_wire_speed(self) -> Option<bool> {
+        match self {
+            RunStatus::LineRate => Some(true),
+            RunStatus::Loses | RunStatus::Found => Some(false),
+            RunStatus::Carries | RunStatus::Rejects | RunStatus::Partial | RunStatus::Nothing => None,
+        }
+    }
+}
+
 /// The answer in words.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct RunVerdict {
@@ -94,6 +102,15 @@ pub struct RunVerdict {
     /// Whether a packet could have been lost: false where none was measured, or where rings and NIC memory take in all that
     /// were offered. Then a loss of 0 says nothing, and comparisons, conditions and sweeps have no loss.
     pub loss_is_known: bool,
+    /// What holds the rate back, or comes nearest to it; null where no packet was measured.
+    pub limit: Option<RateLimit>,
+    /// So much more could be offered, as a share of what was, until that has no time left; null where packets were lost or none was measured.
+    pub headroom: Option<f64>,
+    /// Whether the answer to wire speed stands beyond the model's error on servers that share parts with this one: what is left is more
+    /// than that, or what is lacking. Null where none was measured, or there is no such answer.
+    pub beyond_model_error: Option<bool>,
+    /// How far off predictions were on such servers, by what is asked.
+    pub model_errors: Vec<ModelError>,
     /// The answer in one sentence.
     pub headline: String,
     /// Why: what was measured that makes it so.
@@ -110,12 +127,20 @@ impl RunVerdict {
         reasons: Vec<String>,
         advice: Vec<String>,
     ) -> RunVerdict {
-        let keeps_wire_speed = match status {
-            RunStatus::LineRate => Some(true),
-            RunStatus::Loses | RunStatus::Found => Some(false),
-            RunStatus::Carries | RunStatus::Rejects | RunStatus::Partial | RunStatus::Nothing => None,
-        };
-        RunVerdict { status, keeps_wire_speed, loss_is_known, headline, reasons, advice }
+        let (limit, headroom, beyond_model_error, model_errors) = (None, None, None, Vec::new());
+        let keeps_wire_speed = status.keeps_wire_speed();
+        RunVerdict {
+            status,
+            keeps_wire_speed,
+            loss_is_known,
+            limit,
+            headroom,
+            beyond_model_error,
+            model_errors,
+            headline,
+            reasons,
+            advice,
+        }
     }
 }
 
@@ -181,7 +206,85 @@ pub fn verdict(result: &RunResult) -> RunVerdict {
     } else if advice.is_empty() && result.search.is_none() && facts.lost == 0 {
         advice.push("Nothing measured is near its limit: --search ndr finds the highest rate without loss.".into());
     }
-    RunVerdict::new(status, !facts.fit_into_buffers(), headline, reasons, advice)
+    let verdict = RunVerdict::new(status, !facts.fit_into_buffers(), headline, reasons, advice);
+    let used = RateUse::of(result);
+    let headroom = (facts.lost == 0).then(|| used.headroom());
+    let served = facts.served_mpps;
+    verdict.beside_measured(result, &used, headroom, facts.offered_mpps, served)
+}
+
+impl RunVerdict {
+    /// With the model's error on servers that share parts with this one.
+    fn beside_measured(
+        mut self,
+        result: &RunResult,
+        used: &RateUse,
+        headroom: Option<f64>,
+        offered: f64,
+        served: f64,
+    ) -> RunVerdict {
+        let limit = used.limit(result);
+        let errors = model_errors(&result.scenario, limit);
+        let rate = errors.iter().find(|error| error.kind == AnswerKind::Rate).and_then(ModelError::ends);
+        let found = result.search.as_ref().filter(|_| self.status == RunStatus::Found).map(|found| found.load);
+        // What a server would carry, over what was offered, is between these.
+        let carried = match (self.status, headroom) {
+            (RunStatus::LineRate | RunStatus::Carries, Some(headroom)) => Some(1.0 + headroom),
+            (RunStatus::Loses, _) => Some(served / offered),
+            (RunStatus::Found, _) => found,
+            _ => None,
+        };
+        let ends = rate.zip(carried).map(|((low, high), carried)| (carried / (1.0 + high), carried / (1.0 + low)));
+        let short = used.short_bursts();
+        self.beyond_model_error = ends.and_then(|(least, most)| match self.status {
+            // With short bursts nobody knows how much is left.
+            RunStatus::LineRate | RunStatus::Carries => (least >= 1.0 || short.is_none()).then_some(least >= 1.0),
+            _ => Some(most < 1.0),
+        });
+        if self.beyond_model_error == Some(false) {
+            self.headline = by_less_than_the_error(&self.headline);
+        }
+        if let Some(headroom) = headroom.filter(|_| matches!(self.status, RunStatus::LineRate | RunStatus::Carries)) {
+            let more = percent(headroom);
+            let least = match short {
+                Some(packets) => format!(
+                    "at least {more} more could be offered, and more than that, since bursts of {} packets grow with it",
+                    digits(packets)
+                ),
+                None => format!("{more} more could be offered"),
+            };
+            self.reasons.push(format!("Nearest to its limit is {}: {least}.", limit.words()));
+        }
+        let mut text = model_error_text(&errors);
+        if let Some((least, most)) = ends.filter(|_| matches!(self.status, RunStatus::Loses | RunStatus::Found)) {
+            let mpps = if found.is_some() { served / found.unwrap_or(1.0).max(f64::MIN_POSITIVE) } else { offered };
+            text += &format!(
+                " A server would carry {} to {} Mpps, by what was measured.",
+                digits(least * mpps),
+                digits(most * mpps)
+            );
+        }
+        self.reasons.push(text);
+        (self.limit, self.headroom, self.model_errors) = (Some(limit), headroom, errors);
+        self
+    }
+}
+
+/// The headline, with how near it is.
+fn by_less_than_the_error(headline: &str) -> String {
+    let heads = ["Keeps wire speed", "Does not keep wire speed", "Loses packets", "Carries"];
+    match heads.iter().find_map(|head| headline.strip_prefix(head).map(|rest| (head, rest))) {
+        Some((head @ &("Keeps wire speed" | "Does not keep wire speed"), rest)) => {
+            format!("{head}, by less than the model's error{rest}")
+        }
+        Some(_) => format!("By less than the model's error: {}", lower(headline)),
+        None => headline.into(),
+    }
+}
+
+fn lower(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_lowercase().chain(letters).collect())
 }
 
 /// What was timed of a run that was to be sampled.
@@ -515,14 +618,25 @@ impl Facts<'_> {
                 advice.push(format!("Bursts overflow the rings while cores idle: try longer rings (--set nic.rx_descriptors={}; mempool.size has to hold them).", u64::from(n) * 2));
             }
         } else if self.lost == 0 {
-            let state = if most > SATURATED { "has no time left" } else { "is the busiest" };
+            let short = RateUse::of(self.result).short_bursts().filter(|_| most > SATURATED);
+            let state = match short {
+                Some(_) => "is never idle",
+                None if most > SATURATED => "has no time left",
+                None => "is the busiest",
+            };
             reasons.push(format!(
                 "Core {busiest} {state}: busy {} of the time, {} on average over {}.",
                 percent(most),
                 percent(self.busy.iter().sum::<f64>() / cores.max(1) as f64),
                 cores_text(cores)
             ));
-            if most > SATURATED && !memory_full {
+            if let Some(packets) = short {
+                advice.push(format!(
+                    "Its bursts have {} packets of {}: with fuller ones it takes less time a packet, so --search ndr tells how much is left.",
+                    digits(packets),
+                    scenario.nic.burst
+                ));
+            } else if most > SATURATED && !memory_full {
                 advice.push(format!(
                     "A saturated core has nothing in reserve: try more cores (--set machine.cores={}).",
                     cores + 1

@@ -90,6 +90,23 @@ pub fn find(presets: &'static [Preset], name: &str) -> Option<&'static Preset> {
     presets.iter().find(|p| p.name == name)
 }
 
+/// Where the core of a shipped processor is from: the processor or architecture, of those that it stands on, that says what an instruction
+/// takes, and how many cycles that is.
+pub fn core_of(processor: &str) -> Option<(&'static str, f64)> {
+    let mut name = processor.to_string();
+    // No circle is shipped; each stands on a few others.
+    for _ in 0..PROCESSORS.len() {
+        let file = find(PROCESSORS, &name).or_else(|| find(ARCHITECTURES, &name))?;
+        let says: toml::Table = toml::from_str(file.text).ok()?;
+        let machine = says.get("machine")?;
+        if let Some(cpi) = machine.get("core").and_then(|core| core.get("cpi")).and_then(toml::Value::as_float) {
+            return Some((file.name, cpi));
+        }
+        name = machine.get("processor")?.as_str()?.to_string();
+    }
+    None
+}
+
 pub(super) fn names(presets: &[Preset]) -> Vec<&'static str> {
     presets.iter().map(|p| p.name).collect()
 }

@@ -5,6 +5,7 @@ use serde::Serialize;
 use traffic::{DamageCount, TableFormat};
 
 use super::traffic_id;
+use crate::answer::model_error::MeasuredParts;
 use crate::answer::verdict::warmup_text;
 use crate::load::Routing;
 use crate::run::RunResult;
@@ -174,6 +175,13 @@ pub struct MachineSummary {
     preset: Option<String>,
     /// Its title.
     name: String,
+    /// The processor or architecture whose core it has: what the processor stands on and an instruction's cycles are from. Null where that
+    /// is the scenario's own.
+    core: Option<String>,
+    /// The shipped NIC, or the file of one's own.
+    nic: Option<String>,
+    /// The shipped driver.
+    driver: Option<String>,
     /// Cores that run the packet function.
     cores: u32,
     /// Their frequency.
@@ -189,9 +197,13 @@ pub struct MachineSummary {
 impl MachineSummary {
     pub(super) fn of(result: &RunResult) -> MachineSummary {
         let scenario = &result.scenario;
+        let parts = MeasuredParts::of(scenario);
         MachineSummary {
             preset: scenario.machine.preset.clone(),
             name: scenario.machine.name.clone(),
+            core: parts.core.map(Into::into),
+            nic: parts.nic.map(Into::into),
+            driver: parts.driver.map(Into::into),
             cores: scenario.machine.cores,
             core_ghz: scenario.machine.core.frequency.ghz(),
             ports: scenario.nic.ports,
