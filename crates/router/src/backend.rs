@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use functions::{Function, PacketFunction, Verdict};
 use packet::Packet;
 use probe::Null;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use units::{PacketId, Ps};
 
 use crate::layout::{RING_ENTRIES, Task, WARP_LANES};
@@ -18,7 +18,7 @@ use crate::protocol::{Ledger, TaskRing};
 use crate::{RouterError, RouterProgram};
 
 /// How tasks are committed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u32)]
 pub enum Commit {
@@ -32,6 +32,10 @@ pub enum Commit {
 }
 
 impl Commit {
+    /// Each with its name.
+    pub const ALL: [(&'static str, Commit); 3] =
+        [("device", Commit::Device), ("host", Commit::Host), ("unordered", Commit::Unordered)];
+
     /// Whether packets leave in the order in which they came.
     pub fn is_ordered(self) -> bool {
         self != Commit::Unordered

@@ -15,7 +15,7 @@ mod gpu;
 
 pub use batch::{BatchMode, KernelBatch};
 pub use driver::{LIBRARY, NEEDED};
-pub use gpu::{Gpu, GpuSpec, Offer, PacketPlacement, probe};
+pub use gpu::{Gpu, GpuContext, GpuSpec, Offer, PacketPlacement, probe};
 
 /// The kernels as PTX, made by `nvcc` of CUDA 13.0 from `kernels/router.cu`: see `tests/python/test_kernels.py`.
 pub const PTX: &str = include_str!("../kernels/router.ptx");

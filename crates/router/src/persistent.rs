@@ -22,6 +22,10 @@ use crate::{RouterError, RouterProgram};
 /// Packets that are laid in between two signs of life.
 const PUTS_A_BEAT: u64 = 4096;
 
+/// Polls that find nothing between two questions whether the kernel failed: each is a call of the driver, and takes longer than
+/// a task.
+const IDLE_POLLS_A_CHECK: u32 = 1024;
+
 /// How a persistent kernel is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelSetup {
@@ -66,6 +70,7 @@ pub struct Persistent<M: KernelMachine> {
     watchdog: Watchdog,
     commit: Commit,
     beat: u64,
+    idle: u32,
     stopped: bool,
     /// Packets were laid into the device's memory beforehand, and are fetched at the end.
     prepared: bool,
@@ -161,6 +166,7 @@ impl<M: KernelMachine> Persistent<M> {
             watchdog: Watchdog::new(setup.deadline),
             commit: setup.commit,
             beat: 0,
+            idle: 0,
             stopped: false,
             prepared: false,
         })
@@ -184,8 +190,8 @@ impl<M: KernelMachine> Persistent<M> {
     fn give(&mut self, number: u64, out: &mut Vec<Committed>) -> Result<(), RouterError> {
         let backend = self.machine.name();
         let (oldest, posted) = (self.ledger.oldest(), self.ledger.posted());
-        let what = format!("task {number} was committed, and {oldest} to {posted} are uncommitted");
-        let task = self.ledger.commit(number).ok_or(RouterError::Protocol { backend, what })?;
+        let what = || format!("task {number} was committed, and {oldest} to {posted} are uncommitted");
+        let task = self.ledger.commit(number).ok_or_else(|| RouterError::Protocol { backend, what: what() })?;
         if !self.prepared {
             self.memory.download(&mut self.machine, task.first, u64::from(task.count))?;
         }
@@ -263,7 +269,10 @@ impl<M: KernelMachine> Backend for Persistent<M> {
         if let Some(why) = self.left() {
             return Err(RouterError::Left { backend, why });
         }
-        self.machine.check()?;
+        self.idle = self.idle.wrapping_add(1);
+        if self.idle.is_multiple_of(IDLE_POLLS_A_CHECK) {
+            self.machine.check()?;
+        }
         if self.ledger.uncommitted() == 0 {
             self.watchdog.calm();
         } else if let Some(waited) = self.watchdog.bark() {

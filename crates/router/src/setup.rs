@@ -500,7 +500,10 @@ fn backend(spec: &RouterSpec, program: &RouterProgram, notes: &mut Vec<String>) 
             GpuMode::Streams => BatchMode::Streams,
             GpuMode::Graph => BatchMode::Graph,
         };
-        Ok((Box::new(KernelBatch::new(&gpu, program, mode, batch, slots, setup.frame_bytes, deadline)?), None))
+        Ok((
+            Box::new(KernelBatch::new(Gpu::open(&gpu)?, program, mode, batch, slots, setup.frame_bytes, deadline)?),
+            None,
+        ))
     };
     match spec.backend {
         Choice::Cpu => cpu(commit),

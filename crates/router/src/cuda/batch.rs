@@ -16,7 +16,7 @@ use packet::Packet;
 use serde::Serialize;
 
 use super::driver::{Handle, NOT_READY};
-use super::gpu::{Gpu, GpuSpec, PacketPlacement};
+use super::gpu::Gpu;
 use crate::backend::{Backend, Committed, Watchdog};
 use crate::layout::{Descriptor, Members};
 use crate::memory::{Fragments, PacketMemory};
@@ -85,9 +85,9 @@ impl KernelBatch {
     /// Batches of up to `batch` packets, a power of two, in a ring of `slots`.
     ///
     /// # Errors
-    /// As [`Gpu::open`]; no memory; sizes that are no power of two, or fewer than four batches in the ring.
+    /// No memory; a driver that refuses; sizes that are no power of two, or fewer than four batches in the ring.
     pub fn new(
-        spec: &GpuSpec,
+        gpu: Gpu,
         program: &RouterProgram,
         mode: BatchMode,
         batch: u32,
@@ -100,7 +100,7 @@ impl KernelBatch {
             return Err(RouterError::Setting { what: "batch", came: batch.to_string(), allowed });
         }
         // Resident: pinned memory on the host, and memory of its own on the GPU.
-        let mut gpu = Gpu::open(&GpuSpec { placement: PacketPlacement::Resident, ..spec.clone() })?;
+        let mut gpu = gpu.resident();
         let program = program.clone();
         let memory = PacketMemory::new(&mut gpu, &program, slots, frame_bytes)?;
         let members = program.place(&mut gpu)?;
@@ -153,7 +153,7 @@ impl KernelBatch {
         let (mut members, mut packets, mut first, mut count) = (self.members, packets, first, count);
         let mut arguments: [*mut c_void; 4] =
             [(&raw mut members).cast(), (&raw mut packets).cast(), (&raw mut first).cast(), (&raw mut count).cast()];
-        let call = &self.gpu.driver.call;
+        let call = &self.gpu.driver().call;
         // SAFETY: a function of these four arguments, which the driver copies.
         let status = unsafe {
             (call.launch)(
@@ -170,12 +170,12 @@ impl KernelBatch {
                 ptr::null_mut(),
             )
         };
-        self.gpu.driver.check("cuLaunchKernel", status)
+        self.gpu.driver().check("cuLaunchKernel", status)
     }
 
     /// A whole batch in section `section`, to be launched at once.
     fn graph(&self, section: u64) -> Result<Handle, RouterError> {
-        let (driver, stream) = (&self.gpu.driver, self.streams[0]);
+        let (driver, stream) = (self.gpu.driver(), self.streams[0]);
         let (mut graph, mut exec) = (ptr::null_mut(), ptr::null_mut());
         // SAFETY: a stream of this context, and places for handles.
         unsafe {
@@ -230,7 +230,7 @@ impl Backend for KernelBatch {
         let stream = self.streams[last.map_or(0, |last| (last + 1) % self.streams.len())];
         if self.mode == BatchMode::Graph && count == self.batch {
             let graph = self.graphs[(first / u64::from(self.batch)) as usize % self.graphs.len()];
-            let driver = &self.gpu.driver;
+            let driver = self.gpu.driver();
             // SAFETY: a graph and a stream of this context.
             driver.check("cuGraphLaunch", unsafe { (driver.call.graph_launch)(graph, stream) })?;
         } else {
@@ -244,7 +244,7 @@ impl Backend for KernelBatch {
         while let Some(&(task, stream)) = self.flying.front() {
             self.gpu.current()?;
             // SAFETY: a stream of this context.
-            match unsafe { (self.gpu.driver.call.stream_query)(stream) } {
+            match unsafe { (self.gpu.driver().call.stream_query)(stream) } {
                 NOT_READY => match self.watchdog.bark() {
                     None => return Ok(()),
                     Some(waited) => {
@@ -252,7 +252,7 @@ impl Backend for KernelBatch {
                         return Err(RouterError::Silent { backend, uncommitted, waited });
                     }
                 },
-                status => self.gpu.driver.check("cuStreamQuery", status)?,
+                status => self.gpu.driver().check("cuStreamQuery", status)?,
             }
             self.flying.pop_front();
             self.watchdog.calm();
@@ -299,7 +299,7 @@ impl Drop for KernelBatch {
             self.gpu.abandon();
             return;
         }
-        let call = &self.gpu.driver.call;
+        let call = &self.gpu.driver().call;
         // SAFETY: handles made here; nothing runs.
         unsafe {
             for graph in self.graphs.drain(..) {

@@ -12,7 +12,7 @@ use super::PTX;
 use super::driver::{DevicePointer, Driver, Handle, NOT_READY, OUT_OF_MEMORY};
 use crate::backend::Backend;
 use crate::delay::{DelaySummary, Delays};
-use crate::layout::Router;
+use crate::layout::{Router, WARP_LANES};
 use crate::machine::KernelMachine;
 use crate::memory::SharedMemory;
 use crate::persistent::{KernelSetup, Persistent};
@@ -20,7 +20,8 @@ use crate::{RouterError, RouterProgram};
 
 /// Tasks that a probe times.
 const ROUND_TRIPS: u64 = 1000;
-/// Threads of a block: four warps, so that the limit on blocks of a shader core is not met before the one on warps.
+/// Threads of a block: four warps, so that the limit on blocks of a shader core is not met before the one on warps. Fewer where
+/// the warps of a core do not come in fours, so that blocks, which go to cores in turn, leave as many on each.
 const BLOCK: u32 = 128;
 /// How long copies may take: the largest table takes a fraction of a second.
 const COPY_DEADLINE: Duration = Duration::from_secs(30);
@@ -103,27 +104,49 @@ pub struct Offer {
     pub round_trip: Option<DelaySummary>,
 }
 
+impl Offer {
+    /// The driver's own version, where the system tells it, and the version of CUDA that it has.
+    pub fn driver_name(&self) -> String {
+        let cuda = format!("CUDA {}.{}", self.driver / 1000, self.driver % 1000 / 10);
+        match std::fs::read_to_string("/sys/module/nvidia/version") {
+            Ok(own) => format!("{} {cuda}", own.trim()),
+            Err(_) => cuda,
+        }
+    }
+}
+
 /// The kernels for a kind of programs.
 #[derive(Clone, Copy)]
 pub(super) struct Kernels {
     pub(super) persistent: Handle,
     pub(super) batch: Handle,
-    /// Of the one that stays: that a shader core holds, and that are started.
+    /// Of the one that stays, what a shader core holds.
     warps_per_core: u32,
-    warps: u32,
 }
 
-/// A GPU with the kernels loaded.
-pub struct Gpu {
-    pub(super) driver: Arc<Driver>,
+/// A GPU with the kernels loaded, for all that runs on it one after the other: opening it takes a fraction of a second.
+pub struct GpuContext {
+    driver: Driver,
     device: c_int,
     context: Handle,
     module: Handle,
     /// For one function of headers, and for any program.
     kernels: [Kernels; 2],
+    offer: Offer,
+}
+
+// SAFETY: handles of the driver, which may be used by any thread once the context is made current there.
+unsafe impl Send for GpuContext {}
+// SAFETY: as above; the driver locks what its calls share.
+unsafe impl Sync for GpuContext {}
+
+/// A part of a GPU: memory and streams of its own.
+pub struct Gpu {
+    pub(super) on: Arc<GpuContext>,
+    /// That are started: for one function of headers, and for any program.
+    warps: [u32; 2],
     kernel_stream: Handle,
     copy_stream: Handle,
-    offer: Offer,
     placement: PacketPlacement,
     pinned: Vec<NonNull<u8>>,
     own: Vec<DevicePointer>,
@@ -141,7 +164,7 @@ unsafe impl Send for Gpu {}
 /// Why there is none that can be used; a kernel that does not answer within two seconds.
 pub fn probe(library: Option<&str>) -> Result<Offer, RouterError> {
     let gpu = Gpu::open(&GpuSpec { library: library.map(str::to_string), ..GpuSpec::default() })?;
-    let mut offer = gpu.offer.clone();
+    let mut offer = gpu.offer().clone();
     let setup =
         KernelSetup { slots: 1024, frame_bytes: 64, deadline: Duration::from_secs(2), ..KernelSetup::default() };
     let mut backend = Persistent::new(gpu, &RouterProgram::ttl(1), setup)?;
@@ -161,21 +184,21 @@ pub fn probe(library: Option<&str>) -> Result<Offer, RouterError> {
     Ok(offer)
 }
 
-impl Gpu {
-    /// Loads the driver and the kernels.
+impl GpuContext {
+    /// Loads the driver, or `library` in its place, and the kernels.
     ///
     /// # Errors
     /// No driver, an old one, no GPU, or one that lacks what the kernels need.
-    pub fn open(spec: &GpuSpec) -> Result<Gpu, RouterError> {
-        let driver = Arc::new(Driver::open(spec.library.as_deref())?);
-        if !(0..driver.devices).contains(&spec.device) {
+    pub fn open(library: Option<&str>, device: i32) -> Result<Arc<GpuContext>, RouterError> {
+        let driver = Driver::open(library)?;
+        if !(0..driver.devices).contains(&device) {
             let allowed = "there are fewer GPUs (the first is 0)";
-            return Err(RouterError::Setting { what: "device", came: spec.device.to_string(), allowed });
+            return Err(RouterError::Setting { what: "device", came: device.to_string(), allowed });
         }
-        let mut device = 0;
+        let (ordinal, mut device) = (device, 0);
         // SAFETY: a place for an integer.
-        driver.check("cuDeviceGet", unsafe { (driver.call.device)(&mut device, spec.device) })?;
-        let mut offer = describe(&driver, device)?;
+        driver.check("cuDeviceGet", unsafe { (driver.call.device)(&mut device, ordinal) })?;
+        let offer = describe(&driver, device)?;
         let unfit = |lacks: &str| Err(RouterError::Unfit { name: offer.name.clone(), lacks: lacks.into() });
         if offer.capability < (7, 5) {
             let (major, minor) = offer.capability;
@@ -191,21 +214,8 @@ impl Gpu {
         // SAFETY: a place for a handle; the same below.
         driver.check("cuDevicePrimaryCtxRetain", unsafe { (driver.call.context_retain)(&mut context, device) })?;
         let null = ptr::null_mut();
-        let mut gpu = Gpu {
-            driver: driver.clone(),
-            device,
-            context,
-            module: null,
-            kernels: [Kernels { persistent: null, batch: null, warps_per_core: 0, warps: 0 }; 2],
-            kernel_stream: null,
-            copy_stream: null,
-            offer: offer.clone(),
-            placement: spec.placement,
-            pinned: Vec::new(),
-            own: Vec::new(),
-            running: false,
-            stuck: false,
-        };
+        let kernels = [Kernels { persistent: null, batch: null, warps_per_core: 0 }; 2];
+        let mut gpu = GpuContext { driver, device, context, module: null, kernels, offer };
         gpu.current()?;
         let text = CString::new(PTX).map_err(|_| RouterError::Driver {
             call: "cuModuleLoadData",
@@ -213,76 +223,21 @@ impl Gpu {
             code: 0,
             hint: "",
         })?;
-        let call = &driver.call;
         // SAFETY: a text that ends with 0.
-        driver.check("cuModuleLoadData", unsafe { (call.module_load)(&mut gpu.module, text.as_ptr().cast()) })?;
-        gpu.kernel_stream = gpu.stream()?;
-        gpu.copy_stream = gpu.stream()?;
-        let cores = offer.cores.max(0) as u32;
-        gpu.kernels = [
-            gpu.load(c"persistent", c"batch", spec.warps_per_core, cores)?,
-            gpu.load(c"persistent_any", c"batch_any", spec.warps_per_core, cores)?,
-        ];
-        offer.warps_per_core = gpu.kernels[0].warps_per_core;
-        offer.warps_per_core_any = gpu.kernels[1].warps_per_core;
-        gpu.offer = offer;
-        Ok(gpu)
+        let status = unsafe { (gpu.driver.call.module_load)(&mut gpu.module, text.as_ptr().cast()) };
+        gpu.driver.check("cuModuleLoadData", status)?;
+        gpu.kernels = [gpu.load(c"persistent", c"batch")?, gpu.load(c"persistent_any", c"batch_any")?];
+        [gpu.offer.warps_per_core, gpu.offer.warps_per_core_any] = gpu.kernels.map(|kernels| kernels.warps_per_core);
+        Ok(Arc::new(gpu))
     }
 
-    fn load(&self, persistent: &CStr, batch: &CStr, wanted: Option<u32>, cores: u32) -> Result<Kernels, RouterError> {
+    fn load(&self, persistent: &CStr, batch: &CStr) -> Result<Kernels, RouterError> {
         let (persistent, batch) = (self.function(persistent)?, self.function(batch)?);
         let mut blocks = 0;
         // SAFETY: a place for an integer, and a function of the module.
         let status = unsafe { (self.driver.call.occupancy)(&mut blocks, persistent, BLOCK as c_int, 0) };
         self.driver.check("cuOccupancyMaxActiveBlocksPerMultiprocessor", status)?;
-        let warps_per_core = blocks.max(0) as u32 * BLOCK / 32;
-        let taken = match wanted {
-            None => warps_per_core,
-            Some(wanted) if (1..=warps_per_core).contains(&wanted) => wanted,
-            Some(wanted) => {
-                let allowed = "allowed are 1 and more, up to what fits (`wirespeed router probe` tells)";
-                return Err(RouterError::Setting { what: "warps a core", came: wanted.to_string(), allowed });
-            }
-        };
-        let warps = taken * cores;
-        if warps < 2 {
-            let (name, lacks) = (self.offer.name.clone(), "room for a dispatcher and a worker".into());
-            return Err(RouterError::Unfit { name, lacks });
-        }
-        Ok(Kernels { persistent, batch, warps_per_core, warps })
-    }
-
-    /// The kernels for any program, or those for one function of headers.
-    pub(super) fn kernels(&self, any: bool) -> &Kernels {
-        &self.kernels[usize::from(any)]
-    }
-
-    /// What it offers.
-    pub fn offer(&self) -> &Offer {
-        &self.offer
-    }
-
-    /// Where packets lie.
-    pub fn placement(&self) -> PacketPlacement {
-        self.placement
-    }
-
-    /// Something runs that does not end: nothing is freed.
-    pub(super) fn abandon(&mut self) {
-        self.stuck = true;
-    }
-
-    pub(super) fn current(&self) -> Result<(), RouterError> {
-        // SAFETY: the context that was retained.
-        self.driver.check("cuCtxSetCurrent", unsafe { (self.driver.call.context_set)(self.context) })
-    }
-
-    pub(super) fn stream(&self) -> Result<Handle, RouterError> {
-        let mut stream = ptr::null_mut();
-        // SAFETY: a place for a handle.
-        let status = unsafe { (self.driver.call.stream_create)(&mut stream, NON_BLOCKING) };
-        self.driver.check("cuStreamCreate", status)?;
-        Ok(stream)
+        Ok(Kernels { persistent, batch, warps_per_core: blocks.max(0) as u32 * BLOCK / 32 })
     }
 
     fn function(&self, name: &CStr) -> Result<Handle, RouterError> {
@@ -297,14 +252,144 @@ impl Gpu {
         Ok(function)
     }
 
+    fn current(&self) -> Result<(), RouterError> {
+        // SAFETY: the context that was retained.
+        self.driver.check("cuCtxSetCurrent", unsafe { (self.driver.call.context_set)(self.context) })
+    }
+
+    /// How many warps are started where `wanted` a shader core are asked for, or as many as fit.
+    fn warps(&self, kernels: &Kernels, wanted: Option<u32>) -> Result<u32, RouterError> {
+        let taken = match wanted {
+            None => kernels.warps_per_core,
+            Some(wanted) if (1..=kernels.warps_per_core).contains(&wanted) => wanted,
+            Some(wanted) => {
+                let allowed = "allowed are 1 and more, up to what fits (`wirespeed router probe` tells)";
+                return Err(RouterError::Setting { what: "warps a core", came: wanted.to_string(), allowed });
+            }
+        };
+        let warps = taken * self.offer.cores.max(0) as u32;
+        if warps < 2 {
+            let (name, lacks) = (self.offer.name.clone(), "room for a dispatcher and a worker".into());
+            return Err(RouterError::Unfit { name, lacks });
+        }
+        Ok(warps)
+    }
+
+    /// What it offers.
+    pub fn offer(&self) -> &Offer {
+        &self.offer
+    }
+}
+
+impl Drop for GpuContext {
+    fn drop(&mut self) {
+        if self.current().is_err() {
+            return;
+        }
+        let call = &self.driver.call;
+        // SAFETY: nothing that was made in the context is left.
+        unsafe {
+            if !self.module.is_null() {
+                (call.module_unload)(self.module);
+            }
+            (call.context_release)(self.device);
+        }
+    }
+}
+
+impl Gpu {
+    /// Loads the driver and the kernels.
+    ///
+    /// # Errors
+    /// As [`GpuContext::open`] and [`Gpu::on`].
+    pub fn open(spec: &GpuSpec) -> Result<Gpu, RouterError> {
+        Gpu::on(&GpuContext::open(spec.library.as_deref(), spec.device)?, spec.placement, spec.warps_per_core)
+    }
+
+    /// Uses a GPU that is open.
+    ///
+    /// # Errors
+    /// More warps a core than fit; a driver that refuses.
+    pub fn on(
+        context: &Arc<GpuContext>,
+        placement: PacketPlacement,
+        warps_per_core: Option<u32>,
+    ) -> Result<Gpu, RouterError> {
+        let [headers, any] = &context.kernels;
+        // The kernel for any program has fewer: as many of them as it can have are what was asked for.
+        let of_any = warps_per_core.map(|wanted| wanted.min(any.warps_per_core));
+        let mut gpu = Gpu {
+            warps: [context.warps(headers, warps_per_core)?, context.warps(any, of_any)?],
+            on: context.clone(),
+            kernel_stream: ptr::null_mut(),
+            copy_stream: ptr::null_mut(),
+            placement,
+            pinned: Vec::new(),
+            own: Vec::new(),
+            running: false,
+            stuck: false,
+        };
+        gpu.current()?;
+        gpu.kernel_stream = gpu.stream()?;
+        gpu.copy_stream = gpu.stream()?;
+        Ok(gpu)
+    }
+
+    /// The same GPU for packets in its own memory.
+    pub(super) fn resident(mut self) -> Gpu {
+        self.placement = PacketPlacement::Resident;
+        self
+    }
+
+    /// The kernels for any program, or those for one function of headers.
+    pub(super) fn kernels(&self, any: bool) -> &Kernels {
+        &self.on.kernels[usize::from(any)]
+    }
+
+    /// What it offers.
+    pub fn offer(&self) -> &Offer {
+        &self.on.offer
+    }
+
+    /// Warps a core that are started of the kernel for any program, or of that for headers.
+    pub fn warps_per_core(&self, any: bool) -> u32 {
+        self.warps[usize::from(any)] / self.offer().cores.max(1) as u32
+    }
+
+    /// Where packets lie.
+    pub fn placement(&self) -> PacketPlacement {
+        self.placement
+    }
+
+    /// Something runs that does not end: nothing is freed.
+    pub(super) fn abandon(&mut self) {
+        self.stuck = true;
+    }
+
+    pub(super) fn driver(&self) -> &Driver {
+        &self.on.driver
+    }
+
+    pub(super) fn current(&self) -> Result<(), RouterError> {
+        self.on.current()
+    }
+
+    pub(super) fn stream(&self) -> Result<Handle, RouterError> {
+        let mut stream = ptr::null_mut();
+        // SAFETY: a place for a handle.
+        let status = unsafe { (self.driver().call.stream_create)(&mut stream, NON_BLOCKING) };
+        self.driver().check("cuStreamCreate", status)?;
+        Ok(stream)
+    }
+
     fn refused(&self, call: &'static str, what: &str, bytes: usize, status: i32) -> RouterError {
         if status != OUT_OF_MEMORY {
-            return self.driver.check(call, status).err().unwrap_or_else(|| self.lost(call));
+            return self.driver().check(call, status).err().unwrap_or_else(|| self.lost(call));
         }
         let (mut free, mut total) = (0, 0);
         // SAFETY: places for two sizes.
-        unsafe { (self.driver.call.memory_info)(&mut free, &mut total) };
-        let reason = format!("{call}: {}; {free} of {total} bytes are free", self.driver.name_of(status));
+        unsafe { (self.driver().call.memory_info)(&mut free, &mut total) };
+        let reason = format!("{call}: {}; {free} of {total} bytes are free", self.driver().name_of(status));
         let remedy = match call {
             "cuMemHostAlloc" => "it is the host's memory, pinned: free some, or use fewer slots",
             _ => "free the GPU, or use fewer slots or routes",
@@ -320,14 +405,14 @@ impl Gpu {
         self.current()?;
         let mut at = 0;
         // SAFETY: a place for an address.
-        let status = unsafe { (self.driver.call.alloc)(&mut at, bytes.max(1)) };
+        let status = unsafe { (self.driver().call.alloc)(&mut at, bytes.max(1)) };
         if status != 0 || at == 0 {
             return Err(self.refused("cuMemAlloc", what, bytes, status));
         }
         self.own.push(at);
         // SAFETY: memory of that length.
-        let status = unsafe { (self.driver.call.set_bytes)(at, 0, bytes.max(1), self.copy_stream) };
-        self.driver.check("cuMemsetD8Async", status)?;
+        let status = unsafe { (self.driver().call.set_bytes)(at, 0, bytes.max(1), self.copy_stream) };
+        self.driver().check("cuMemsetD8Async", status)?;
         self.wait(self.copy_stream)?;
         Ok(at)
     }
@@ -337,10 +422,10 @@ impl Gpu {
         let asked = Instant::now();
         loop {
             // SAFETY: a stream of this context.
-            match unsafe { (self.driver.call.stream_query)(stream) } {
+            match unsafe { (self.driver().call.stream_query)(stream) } {
                 NOT_READY if asked.elapsed() <= COPY_DEADLINE => std::hint::spin_loop(),
                 NOT_READY => return Err(RouterError::Copy { waited: asked.elapsed() }),
-                status => return self.driver.check("cuStreamQuery", status),
+                status => return self.driver().check("cuStreamQuery", status),
             }
         }
     }
@@ -349,7 +434,7 @@ impl Gpu {
         self.current()?;
         let mut at = ptr::null_mut();
         // SAFETY: a place for a pointer.
-        let status = unsafe { (self.driver.call.host_alloc)(&mut at, bytes.max(1), MAPPED) };
+        let status = unsafe { (self.driver().call.host_alloc)(&mut at, bytes.max(1), MAPPED) };
         let Some(at) = NonNull::new(at.cast::<u8>()).filter(|_| status == 0) else {
             return Err(self.refused("cuMemHostAlloc", what, bytes, status));
         };
@@ -371,8 +456,8 @@ impl Gpu {
         stream: Handle,
     ) -> Result<(), RouterError> {
         // SAFETY: as the caller promises.
-        let status = unsafe { (self.driver.call.to_device)(at, from.cast(), bytes, stream) };
-        self.driver.check("cuMemcpyHtoDAsync", status)
+        let status = unsafe { (self.driver().call.to_device)(at, from.cast(), bytes, stream) };
+        self.driver().check("cuMemcpyHtoDAsync", status)
     }
 
     /// Copies from the GPU's memory, in order with other work of `stream`.
@@ -387,8 +472,8 @@ impl Gpu {
         stream: Handle,
     ) -> Result<(), RouterError> {
         // SAFETY: as the caller promises.
-        let status = unsafe { (self.driver.call.to_host)(at.cast(), from, bytes, stream) };
-        self.driver.check("cuMemcpyDtoHAsync", status)
+        let status = unsafe { (self.driver().call.to_host)(at.cast(), from, bytes, stream) };
+        self.driver().check("cuMemcpyDtoHAsync", status)
     }
 }
 
@@ -438,8 +523,8 @@ impl KernelMachine for Gpu {
         let host = self.pin(what, bytes)?;
         let mut device = 0;
         // SAFETY: a place for an address, and memory that was allocated mapped.
-        let status = unsafe { (self.driver.call.host_address)(&mut device, host.as_ptr().cast(), 0) };
-        self.driver.check("cuMemHostGetDevicePointer", status)?;
+        let status = unsafe { (self.driver().call.host_address)(&mut device, host.as_ptr().cast(), 0) };
+        self.driver().check("cuMemHostGetDevicePointer", status)?;
         Ok(SharedMemory { host, device, bytes })
     }
 
@@ -485,12 +570,12 @@ impl KernelMachine for Gpu {
         if let Some(at) = self.pinned.iter().position(|&block| block == memory.host) {
             self.pinned.swap_remove(at);
             // SAFETY: allocated by the driver, and no longer used, as the caller promises. A failure leaks it.
-            unsafe { (self.driver.call.host_free)(memory.host.as_ptr().cast()) };
+            unsafe { (self.driver().call.host_free)(memory.host.as_ptr().cast()) };
         }
         if let Some(at) = self.own.iter().position(|&block| block == memory.device) {
             self.own.swap_remove(at);
             // SAFETY: as above.
-            unsafe { (self.driver.call.free)(memory.device) };
+            unsafe { (self.driver().call.free)(memory.device) };
         }
     }
 
@@ -516,23 +601,25 @@ impl KernelMachine for Gpu {
     }
 
     fn warps(&self, any: bool) -> u32 {
-        self.kernels(any).warps
+        self.warps[usize::from(any)]
     }
 
     fn launch(&mut self, router: &Router, any: bool) -> Result<(), RouterError> {
         self.current()?;
         let mut router = *router;
         let mut arguments = [(&raw mut router).cast::<c_void>()];
-        let blocks = (router.warps * 32).div_ceil(BLOCK);
-        let call = &self.driver.call;
+        let (all, cores) = (router.warps * WARP_LANES, self.offer().cores.max(1) as u32);
+        let block =
+            [BLOCK, BLOCK / 2].into_iter().find(|block| all.is_multiple_of(block * cores)).unwrap_or(WARP_LANES);
+        let call = &self.driver().call;
         // SAFETY: a function of one argument of this type, which the driver copies.
         let status = unsafe {
             (call.launch_together)(
                 self.kernels(any).persistent,
-                blocks,
+                all / block,
                 1,
                 1,
-                BLOCK,
+                block,
                 1,
                 1,
                 0,
@@ -540,7 +627,7 @@ impl KernelMachine for Gpu {
                 arguments.as_mut_ptr(),
             )
         };
-        self.driver.check("cuLaunchCooperativeKernel", status)?;
+        self.driver().check("cuLaunchCooperativeKernel", status)?;
         self.running = true;
         Ok(())
     }
@@ -548,9 +635,9 @@ impl KernelMachine for Gpu {
     fn check(&mut self) -> Result<(), RouterError> {
         self.current()?;
         // SAFETY: a stream of this context.
-        match unsafe { (self.driver.call.stream_query)(self.kernel_stream) } {
+        match unsafe { (self.driver().call.stream_query)(self.kernel_stream) } {
             NOT_READY => Ok(()),
-            status => self.driver.check("cuStreamQuery", status),
+            status => self.driver().check("cuStreamQuery", status),
         }
     }
 
@@ -559,7 +646,7 @@ impl KernelMachine for Gpu {
         let asked = Instant::now();
         loop {
             // SAFETY: a stream of this context. Never waited for without a deadline.
-            match unsafe { (self.driver.call.stream_query)(self.kernel_stream) } {
+            match unsafe { (self.driver().call.stream_query)(self.kernel_stream) } {
                 NOT_READY if asked.elapsed() <= deadline => std::thread::yield_now(),
                 NOT_READY => {
                     self.stuck = true;
@@ -567,7 +654,7 @@ impl KernelMachine for Gpu {
                 }
                 status => {
                     self.running = false;
-                    return self.driver.check("cuStreamQuery", status);
+                    return self.driver().check("cuStreamQuery", status);
                 }
             }
         }
@@ -578,12 +665,13 @@ impl Drop for Gpu {
     fn drop(&mut self) {
         // Freeing waits for kernels that run: one that is stuck would be waited for without end. The process's end frees all.
         if self.stuck || self.running {
+            std::mem::forget(self.on.clone());
             return;
         }
         if self.current().is_err() {
             return;
         }
-        let call = &self.driver.call;
+        let call = &self.on.driver.call;
         // SAFETY: what was allocated here, and is used by no kernel any more.
         unsafe {
             for block in self.pinned.drain(..) {
@@ -597,10 +685,6 @@ impl Drop for Gpu {
                     (call.stream_destroy)(stream);
                 }
             }
-            if !self.module.is_null() {
-                (call.module_unload)(self.module);
-            }
-            (call.context_release)(self.device);
         }
     }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use functions::inspect::Method;
 use functions::{Forward, ForwardSpec, NextHop};
-use router::bench::{BenchPoint, BenchSpec, bench};
+use router::bench::{BenchMode, BenchPoint, BenchSpec, bench, bench_past};
 use router::cuda::{BatchMode, Gpu, GpuSpec, KernelBatch, PTX, PacketPlacement};
 use router::persistent::KernelSetup;
 use router::setup::{Choice, FunctionNames, GpuMode, RouterSpec};
@@ -84,7 +84,8 @@ fn batches_route_in_order_one_at_a_time_in_streams_and_as_graphs() {
         for batch in [32, 256] {
             let spec = spec("SOUND", PacketPlacement::default());
             let program = RouterProgram::forward(forward());
-            let mut backend = KernelBatch::new(&spec, &program, mode, batch, 2048, 256, DEADLINE).unwrap();
+            let mut backend =
+                KernelBatch::new(Gpu::open(&spec).unwrap(), &program, mode, batch, 2048, 256, DEADLINE).unwrap();
             check(&format!("{mode:?} of {batch}"), &mut backend, 10_007, batch);
         }
     }
@@ -157,7 +158,8 @@ fn a_batch_that_does_not_end_is_given_up_within_its_deadline() {
     let (deadline, asked) = (Duration::from_millis(200), Instant::now());
     let spec = spec("SILENT_BATCH", PacketPlacement::default());
     let program = RouterProgram::forward(forward());
-    let mut backend = KernelBatch::new(&spec, &program, BatchMode::Streams, 32, 1024, 256, deadline).unwrap();
+    let mut backend =
+        KernelBatch::new(Gpu::open(&spec).unwrap(), &program, BatchMode::Streams, 32, 1024, 256, deadline).unwrap();
     let error = route(&mut Made { next: 0, end: 64 }, &mut backend, &mut Kept::default(), &RouteOptions::default());
     let error = error.unwrap_err();
     assert!(matches!(error, RouterError::Silent { backend: "cuda streams", .. }), "{error}");
@@ -282,13 +284,49 @@ fn a_benchmark_has_every_mode_at_every_batch_and_finds_every_verdict_right() {
     let done = done.unwrap();
     assert_eq!((done.gpu.as_deref(), done.points), (Some("made GPU"), points.len()));
     let modes = ["cpu", "zero_copy", "resident", "batch", "streams", "graph"];
-    let expected = modes.iter().flat_map(|&mode| [(mode, 32), (mode, 32), (mode, 256), (mode, 256)]);
+    // All of the larger batch first: it is the one in the middle.
+    let at = |batch| modes.iter().map(move |&mode| (mode, batch));
+    let expected = at(256).chain(at(32)).chain(at(256)).chain(at(32));
     assert!(points.iter().map(|point| (point.mode, point.batch)).eq(expected), "{points:?}");
     for point in &points {
         assert_eq!((point.wrong, point.packets), (0, 2048), "{point:?}");
         assert_eq!(point.mean_us.is_some(), point.offered_mpps.is_some(), "{point:?}");
         assert_eq!(point.csv().split(',').count(), BenchPoint::COLUMNS.split(',').count());
     }
+}
+
+#[test]
+fn a_benchmark_has_every_commit_and_every_number_of_warps_of_the_kernels_that_stay() {
+    let spec = BenchSpec {
+        function: FunctionNames::try_from(String::from("ttl")).unwrap(),
+        modes: vec![BenchMode::ZeroCopy, BenchMode::Resident],
+        commits: Commit::ALL.iter().map(|&(_, commit)| commit).collect(),
+        warps_per_core: vec![None, Some(2), Some(3), Some(64)],
+        batches: vec![32],
+        shares: vec![],
+        packets: 2048,
+        driver: Some(driver("SOUND").to_string_lossy().into_owned()),
+        deadline_s: 20.0,
+        table: table(),
+        ..BenchSpec::default()
+    };
+    let (mut seen, mut failures) = (Vec::new(), Vec::new());
+    let each = |point: &BenchPoint| {
+        assert_eq!((point.wrong, point.device.as_str()), (0, "made GPU"), "{point:?}");
+        seen.push((point.mode, point.commit.unwrap(), point.warps_per_core.unwrap()));
+        true
+    };
+    bench_past(&spec, each, |what, error| {
+        failures.push(format!("{what}: {error}"));
+        Ok(())
+    })
+    .unwrap();
+    let expected = ["zero_copy", "resident"].into_iter().flat_map(|mode| {
+        Commit::ALL.into_iter().flat_map(move |(_, commit)| [4, 2, 3].map(|warps| (mode, commit, warps)))
+    });
+    assert!(seen.len() == 18 && expected.into_iter().all(|one| seen.contains(&one)), "{seen:?}");
+    // More than fit is refused, and the others are measured.
+    assert!(failures.len() == 6 && failures[0].contains("warps a core"), "{failures:?}");
 }
 
 #[test]

@@ -1,0 +1,201 @@
+//! `router-bench`: what `wirespeed router probe` and `bench` do, as one file that needs the system's C library alone. For
+//! machines with a GPU and nothing else.
+
+use std::error::Error;
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use router::bench::{BenchMode, BenchPoint, BenchSpec, bench_past};
+use router::cuda::{Offer, probe};
+use router::setup::FunctionNames;
+use router::{Commit, RouterError};
+
+const USAGE: &str = "\
+router-bench probe [--driver LIBRARY]
+    what this machine's GPU offers, and a thousand tasks there and back; exit code 77 where there is none
+router-bench [OPTION VALUE]...
+    delay against throughput of every mode, every verdict checked, what tells most first
+
+  --csv FILE         write each point to this file at once
+  --seconds N        end after so many seconds (540)
+  --functions F,F    forward, check, lookup, ttl, classify, inspect, fragment; a chain has + between (forward,ttl,lookup,inspect)
+  --table FILE       a prefix table (a made one)
+  --capture FILE     use its packets (made ones)
+  --modes M,M        cpu, zero_copy, resident, batch, streams, graph (all)
+  --commits C,C      of kernels that stay: device, host, unordered (all)
+  --mcw N,N          warps a core of kernels that stay; max is as many as fit (max,1,2,4,8,16,32)
+  --batches N,N      powers of two (32 to 8192)
+  --shares X,X       loads, as shares of the most that is carried (0.2,0.5,0.8,0.95)
+  --threads N,N      workers of the CPU (powers of two, and one less than there are cores)
+  --packets N        packets a point, a power of two (524288)
+  --deadline N       seconds after which a backend that does not answer is given up (5)
+  --driver LIBRARY   the GPU driver's library (libcuda.so.1)
+exit code: 0 fine, 1 a verdict was wrong or a point failed, 2 bad input";
+
+const NO_GPU: u8 = 77;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let done = match arguments.first().map(String::as_str) {
+        Some("--help" | "-h" | "help") => {
+            println!("{USAGE}");
+            Ok(ExitCode::SUCCESS)
+        }
+        Some("probe") => probed(&arguments[1..]),
+        Some("bench") => benched(&arguments[1..]),
+        _ => benched(&arguments),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("error: {error}");
+        ExitCode::from(2)
+    })
+}
+
+/// Options with their values.
+fn pairs(arguments: &[String]) -> Result<Vec<(&str, &str)>, Box<dyn Error>> {
+    arguments
+        .chunks(2)
+        .map(|pair| match pair {
+            [name, value] if name.starts_with("--") => Ok((name.as_str(), value.as_str())),
+            [name, ..] => Err(format!("{name}: an option and its value are expected; --help lists them").into()),
+            [] => Err("an option is expected".into()),
+        })
+        .collect()
+}
+
+fn unknown(name: &str) -> Box<dyn Error> {
+    format!("{name}: no such option; --help lists them").into()
+}
+
+fn list<T>(name: &str, text: &str, one: impl Fn(&str) -> Option<T>) -> Result<Vec<T>, Box<dyn Error>> {
+    let found: Option<Vec<T>> = text.split(',').map(|part| one(part.trim())).collect();
+    found.ok_or_else(|| format!("{name} {text}: see --help for what is allowed").into())
+}
+
+fn probed(arguments: &[String]) -> Result<ExitCode, Box<dyn Error>> {
+    let mut driver = None;
+    for (name, value) in pairs(arguments)? {
+        match name {
+            "--driver" => driver = Some(value),
+            _ => return Err(unknown(name)),
+        }
+    }
+    match probe(driver) {
+        Ok(offer) => {
+            show(&offer);
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(reason) if reason.is_no_gpu() => {
+            println!("{reason}");
+            Ok(ExitCode::from(NO_GPU))
+        }
+        Err(reason) => Err(reason.into()),
+    }
+}
+
+fn show(offer: &Offer) {
+    let (major, minor) = offer.capability;
+    println!("{}, driver {}, {} GPUs", offer.name, offer.driver_name(), offer.devices);
+    println!("compute capability {major}.{minor}, {} cores at {} MHz", offer.cores, offer.clock_mhz);
+    println!("{} MiB of memory, {} KiB of L2, {} copy engines", offer.memory >> 20, offer.l2 >> 10, offer.copy_engines);
+    println!("integrated: {}; a display may end kernels: {}", offer.integrated, offer.display);
+    let (headers, any) = (offer.warps_per_core, offer.warps_per_core_any);
+    println!("warps a core: {headers}, of the kernel for any program {any}");
+    if let Some(delay) = offer.round_trip {
+        let (mean, p50, p99, max) = (delay.mean_us, delay.p50_us, delay.p99_us, delay.max_us);
+        println!("a task there and back: mean {mean:.2} us, p50 {p50:.2} us, p99 {p99:.2} us, max {max:.2} us");
+    }
+}
+
+/// Powers of two of workers, and as many as leave a core for ingress and egress.
+fn thread_counts() -> Vec<u32> {
+    let most = BenchSpec::default().threads.into_iter().max().unwrap_or(1);
+    let mut counts: Vec<u32> = (0..).map(|bits| 1 << bits).take_while(|&count| count < most).collect();
+    counts.push(most);
+    counts
+}
+
+fn functions(name: &str, text: &str) -> Result<Vec<FunctionNames>, Box<dyn Error>> {
+    list(name, text, |part| FunctionNames::try_from(part.replace('+', ",")).ok())
+}
+
+fn spec_of(arguments: &[String]) -> Result<(BenchSpec, Option<PathBuf>), Box<dyn Error>> {
+    let mut spec = BenchSpec {
+        commits: Commit::ALL.iter().map(|&(_, commit)| commit).collect(),
+        warps_per_core: [None].into_iter().chain([1, 2, 4, 8, 16, 32].map(Some)).collect(),
+        threads: thread_counts(),
+        seconds: Some(540.0),
+        ..BenchSpec::default()
+    };
+    let (mut csv, mut all) = (None, functions("--functions", "forward,ttl,lookup,inspect")?);
+    for (name, value) in pairs(arguments)? {
+        match name {
+            "--csv" => csv = Some(PathBuf::from(value)),
+            "--seconds" => {
+                spec.seconds = Some(value.parse().map_err(|_| format!("--seconds {value}: must be a number"))?)
+            }
+            "--functions" => all = functions(name, value)?,
+            "--table" => spec.table = Some(value.into()),
+            "--capture" => spec.capture = Some(value.into()),
+            "--modes" => spec.modes = list(name, value, mode_named)?,
+            "--commits" => spec.commits = list(name, value, commit_named)?,
+            "--mcw" => {
+                spec.warps_per_core =
+                    list(name, value, |part| if part == "max" { Some(None) } else { part.parse().ok().map(Some) })?;
+            }
+            "--batches" => spec.batches = list(name, value, |part| part.parse().ok())?,
+            "--shares" => spec.shares = list(name, value, |part| part.parse().ok())?,
+            "--threads" => spec.threads = list(name, value, |part| part.parse().ok())?,
+            "--packets" => spec.packets = value.parse().map_err(|_| format!("--packets {value}: must be a number"))?,
+            "--deadline" => {
+                spec.deadline_s = value.parse().map_err(|_| format!("--deadline {value}: must be a number"))?;
+            }
+            "--driver" => spec.driver = Some(value.into()),
+            _ => return Err(unknown(name)),
+        }
+    }
+    spec.function = all.remove(0);
+    spec.further = all;
+    Ok((spec, csv))
+}
+
+fn mode_named(part: &str) -> Option<BenchMode> {
+    BenchMode::ALL.iter().find(|(own, _)| *own == part).map(|&(_, mode)| mode)
+}
+
+fn commit_named(part: &str) -> Option<Commit> {
+    Commit::ALL.iter().find(|(own, _)| *own == part).map(|&(_, commit)| commit)
+}
+
+fn benched(arguments: &[String]) -> Result<ExitCode, Box<dyn Error>> {
+    let (spec, csv) = spec_of(arguments)?;
+    let mut file = csv.map(File::create).transpose()?;
+    if let Some(file) = &mut file {
+        writeln!(file, "{}", BenchPoint::COLUMNS)?;
+    }
+    let (mut wrong, mut failures, mut written) = (0, 0, Ok(()));
+    let each = |point: &BenchPoint| {
+        let line = point.csv();
+        println!("{line}");
+        wrong += point.wrong;
+        if let Some(file) = &mut file {
+            // One write a line, so that nothing is lost when it is cut off.
+            written = file.write_all(format!("{line}\n").as_bytes());
+        }
+        written.is_ok()
+    };
+    let failed = |what: &str, error: RouterError| {
+        failures += 1;
+        eprintln!("failed: {what}: {error}");
+        Ok(())
+    };
+    let done = bench_past(&spec, each, failed)?;
+    written?;
+    for note in &done.notes {
+        eprintln!("{note}");
+    }
+    eprintln!("{} points, {failures} failures, {wrong} wrong verdicts", done.points);
+    Ok(if wrong + failures == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
