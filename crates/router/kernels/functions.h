@@ -183,7 +183,7 @@ FUNCTION uint32_t send(const Lane *lane, const Function *program, Descriptor pac
     front.word[2] = hop.word[1] >> 16 | hop.word[2] << 16;
     front.word[3] = hop.word[2] >> 16 | (uint32_t)packet.ethertype << 16;
     TOUCH(lane, REGION_PACKET, 0, 12, ACCESS_STORE);
-    store_quad(slot, front);
+    store_quad(slot + FRAME_OFFSET - 2, front);
     return FORWARD_BY(hop.word[3] & 0xffff);
 }
 

@@ -6,6 +6,9 @@
  * Memory that the host shares with the device is only ever read and written by aligned words of 8 bytes, with the order that
  * the name says; read-modify-write stays in device memory. On PCIe nothing more is promised.
  *
+ * Whoever waits glances: a relaxed load, after which nothing may be concluded. On a device an acquiring one empties the L1 of
+ * its core, and with it the tables of all who work there. Who has found something acquires it once.
+ *
  * Source: PTX ISA 9.0, sections 8 (memory consistency model) and 9.7.9 (ld, st); C11 7.17 by the __atomic builtins. */
 #ifndef WIRESPEED_PLATFORM_H
 #define WIRESPEED_PLATFORM_H
@@ -18,6 +21,10 @@ typedef struct {
     uint32_t word[4];
 } Quad;
 
+typedef struct {
+    uint64_t first, second;
+} Pair;
+
 #ifdef __CUDACC__
 
 #define FUNCTION static __device__ __forceinline__
@@ -26,10 +33,21 @@ typedef struct {
 #define OF(name, lane) name
 #define WARP_INDEX ((blockIdx.x * blockDim.x + threadIdx.x) >> 5)
 
-FUNCTION uint64_t load_system(const uint64_t *at) {
+FUNCTION uint64_t glance_system(const uint64_t *at) {
     uint64_t value;
-    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(at) : "memory");
+    asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(value) : "l"(at) : "memory");
     return value;
+}
+FUNCTION uint64_t glance_device(const uint64_t *at) {
+    uint64_t value;
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(at) : "memory");
+    return value;
+}
+/* Both of a pair, which is aligned to 16 bytes: one sector. Each of the two for itself. */
+FUNCTION Pair glance_pair(const uint64_t *at) {
+    Pair pair;
+    asm volatile("ld.relaxed.gpu.global.v2.u64 {%0, %1}, [%2];" : "=l"(pair.first), "=l"(pair.second) : "l"(at) : "memory");
+    return pair;
 }
 FUNCTION void store_system(uint64_t *at, uint64_t value) {
     asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
@@ -42,18 +60,39 @@ FUNCTION uint64_t load_device(const uint64_t *at) {
 FUNCTION void store_device(uint64_t *at, uint64_t value) {
     asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
 }
+/* Tells of nothing but itself. */
+FUNCTION void note_device(uint64_t *at, uint64_t value) {
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+}
+/* Hands on what was glanced at in `from`, and all that it tells of: a fence for as many as there are, and then each. */
+FUNCTION void relay_fence(void) { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+FUNCTION void relay(const uint64_t *from, uint64_t seen, uint64_t *to) {
+    (void)from;
+    note_device(to, seen);
+}
 FUNCTION uint64_t add_device(uint64_t *at, uint64_t by) {
     uint64_t before;
     asm volatile("atom.acq_rel.gpu.global.add.u64 %0, [%1], %2;" : "=l"(before) : "l"(at), "l"(by) : "memory");
     return before;
 }
-FUNCTION int take_device(uint64_t *lock) {
+/* Adds, and tells of nothing but the number. */
+FUNCTION uint64_t draw_device(uint64_t *at) {
     uint64_t before;
-    asm volatile("atom.acquire.gpu.global.cas.b64 %0, [%1], %2, %3;" : "=l"(before) : "l"(lock), "l"(0ull), "l"(1ull) : "memory");
-    return before == 0;
+    asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;" : "=l"(before) : "l"(at), "l"(1ull) : "memory");
+    return before;
 }
-FUNCTION void fence_device(void) { asm volatile("fence.sc.gpu;" ::: "memory"); }
-FUNCTION void fence_system(void) { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
+/* Adds, and tells of all before it: it learns of nothing. */
+FUNCTION uint64_t mark_device(uint64_t *at) {
+    uint64_t before;
+    asm volatile("atom.release.gpu.global.add.u64 %0, [%1], %2;" : "=l"(before) : "l"(at), "l"(1ull) : "memory");
+    return before;
+}
+/* Writes a 0 if `seen` is there; what was there. */
+FUNCTION uint64_t clear_device(uint64_t *at, uint64_t seen) {
+    uint64_t before;
+    asm volatile("atom.acq_rel.gpu.global.cas.b64 %0, [%1], %2, %3;" : "=l"(before) : "l"(at), "l"(seen), "l"(0ull) : "memory");
+    return before;
+}
 FUNCTION uint64_t now_ns(void) {
     uint64_t time;
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time));
@@ -61,8 +100,11 @@ FUNCTION uint64_t now_ns(void) {
 }
 FUNCTION void pause_ns(uint32_t ns) { __nanosleep(ns); }
 FUNCTION void warp_sync(void) { __syncwarp(); }
-/* The value that lane 0 has, in every lane. */
+/* The value that lane 0 has, in every lane; and of a value that each lane has for itself. */
 FUNCTION uint64_t from_first(uint64_t value) { return __shfl_sync(0xffffffffu, value, 0); }
+#define OF_FIRST(name) from_first(name)
+/* Glances without a find after which who waits sleeps longer. */
+#define PATIENCE 4096u
 FUNCTION int is_first_lane(void) { return (threadIdx.x & 31u) == 0; }
 #define BALLOT(mask, name) uint32_t mask = __ballot_sync(0xffffffffu, name)
 
@@ -95,16 +137,29 @@ FUNCTION uint32_t lower(uint32_t low, uint32_t high, uint32_t bits) { return __f
 #define OF(name, lane) name[lane]
 
 FUNCTION uint64_t load_system(const uint64_t *at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
+FUNCTION uint64_t glance_system(const uint64_t *at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
+FUNCTION uint64_t glance_device(const uint64_t *at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
+FUNCTION Pair glance_pair(const uint64_t *at) {
+    Pair pair = {__atomic_load_n(at, __ATOMIC_RELAXED), __atomic_load_n(at + 1, __ATOMIC_RELAXED)};
+    return pair;
+}
 FUNCTION void store_system(uint64_t *at, uint64_t value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
 FUNCTION uint64_t load_device(const uint64_t *at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
 FUNCTION void store_device(uint64_t *at, uint64_t value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
-FUNCTION uint64_t add_device(uint64_t *at, uint64_t by) { return __atomic_fetch_add(at, by, __ATOMIC_ACQ_REL); }
-FUNCTION int take_device(uint64_t *lock) {
-    uint64_t free_ = 0;
-    return __atomic_compare_exchange_n(lock, &free_, 1, 0, __ATOMIC_ACQUIRE, __ATOMIC_RELAXED);
+FUNCTION void note_device(uint64_t *at, uint64_t value) { __atomic_store_n(at, value, __ATOMIC_RELAXED); }
+/* The thread sanitizer knows no fences: what was glanced at is acquired by another load of it, and the store releases. */
+FUNCTION void relay_fence(void) {}
+FUNCTION void relay(const uint64_t *from, uint64_t seen, uint64_t *to) {
+    (void)seen;
+    store_device(to, load_system(from));
 }
-FUNCTION void fence_device(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
-FUNCTION void fence_system(void) { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
+FUNCTION uint64_t add_device(uint64_t *at, uint64_t by) { return __atomic_fetch_add(at, by, __ATOMIC_ACQ_REL); }
+FUNCTION uint64_t draw_device(uint64_t *at) { return __atomic_fetch_add(at, 1, __ATOMIC_RELAXED); }
+FUNCTION uint64_t mark_device(uint64_t *at) { return __atomic_fetch_add(at, 1, __ATOMIC_RELEASE); }
+FUNCTION uint64_t clear_device(uint64_t *at, uint64_t seen) {
+    __atomic_compare_exchange_n(at, &seen, 0, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    return seen;
+}
 FUNCTION uint64_t now_ns(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
@@ -120,6 +175,8 @@ FUNCTION void pause_ns(uint32_t ns) {
 }
 FUNCTION void warp_sync(void) {}
 FUNCTION uint64_t from_first(uint64_t value) { return value; }
+#define OF_FIRST(name) name[0]
+#define PATIENCE 64u
 FUNCTION int is_first_lane(void) { return 1; }
 #define BALLOT(mask, name)                          \
     uint32_t mask = 0;                              \

@@ -1,6 +1,6 @@
 /* The router's kernels: one that stays, and one a batch.
  *
- * persistent: warp 0 dispatches, all others work. The dispatcher polls the task FIFO in host memory, 32 words at a time, and
+ * persistent: warp 0 dispatches, all others work. The dispatcher polls the task FIFO in host memory, 64 words at a time, and
  * publishes what it finds in a ring in device memory, so that a thousand waiting warps do not poll over PCIe. A worker draws
  * a ticket, waits until the task of that number is there, does it with a packet a lane, and commits it.
  *
@@ -20,82 +20,128 @@
 #define LANE_OF(number) {number, trace, 0}
 #endif
 
+FUNCTION uint64_t *task_of(const Router *router, uint64_t number) {
+    return &router->tasks[number % RING_ENTRIES * ENTRY_WORDS + ENTRY_TASK];
+}
+
+/* How many lanes from the first on are not in `mask`. */
+FUNCTION uint32_t lanes_before(uint32_t mask) { return mask == 0 ? WARP_LANES : lowest(mask); }
+
+/* The dispatcher's last deed: no task from `stop` on will come. */
+FUNCTION void tell_stop(const Router *router, uint64_t stop) {
+    for (uint32_t place = 0; place < RING_ENTRIES; place += WARP_LANES) {
+        LANES(lane) { note_device(&router->tasks[(place + lane) * ENTRY_WORDS + ENTRY_STOP], stop); }
+    }
+}
+
 /* The first is the dispatcher. Both return why they leave. */
 FUNCTION uint32_t dispatch(const Router *router) {
     uint64_t next = router->base, beats = 0, beat_seen = NEVER, heard = now_ns(), asked = heard;
     for (;;) {
+        /* Reads over PCIe, none of which waits for another: 64 words, and whether to stop. */
         PER_LANE(uint64_t, word);
-        PER_LANE(uint32_t, missing);
+        PER_LANE(uint64_t, later);
         LANES(lane) {
-            uint64_t number = next + lane, generation = generation_of(number);
-            OF(word, lane) = load_system(&router->fifo[number % RING_ENTRIES]);
-            OF(missing, lane) = word_generation(OF(word, lane)) != generation;
+            OF(word, lane) = glance_system(&router->fifo[(next + lane) % RING_ENTRIES]);
+            OF(later, lane) = glance_system(&router->fifo[(next + WARP_LANES + lane) % RING_ENTRIES]);
+        }
+        uint64_t stop = from_first(glance_system(&router->control[CONTROL_STOP]));
+        PER_LANE(uint32_t, missing);
+        PER_LANE(uint32_t, missing_later);
+        LANES(lane) {
+            OF(missing, lane) = word_generation(OF(word, lane)) != generation_of(next + lane);
+            OF(missing_later, lane) = word_generation(OF(later, lane)) != generation_of(next + WARP_LANES + lane);
         }
         BALLOT(mask, missing);
-        uint32_t ready = mask == 0 ? WARP_LANES : (uint32_t)(
-#ifdef __CUDACC__
-            __ffs((int)mask) - 1
-#else
-            __builtin_ctz(mask)
-#endif
-        );
-        LANES(lane) {
-            if (lane < ready) store_device(&router->tasks[(next + lane) % RING_ENTRIES], OF(word, lane));
-        }
-        next += ready;
-        if (is_first_lane()) store_device(&router->state[STATE_BEAT], ++beats);
-        warp_sync();
+        BALLOT(mask_later, missing_later);
+        uint32_t ready = lanes_before(mask);
+        if (ready == WARP_LANES) ready += lanes_before(mask_later);
+        if (is_first_lane()) note_device(&router->state[STATE_BEAT], ++beats);
         if (ready) {
+            relay_fence();
+            LANES(lane) {
+                uint64_t own = next + lane, second = own + WARP_LANES;
+                if (lane < ready) relay(&router->fifo[own % RING_ENTRIES], OF(word, lane), task_of(router, own));
+                if (lane + WARP_LANES < ready)
+                    relay(&router->fifo[second % RING_ENTRIES], OF(later, lane), task_of(router, second));
+            }
+            next += ready;
             heard = now_ns();
             continue;
         }
         /* An entry is of the lap before, or of this one. Anything else is a host that posted over uncommitted tasks. */
-        uint64_t found = from_first(load_system(&router->fifo[next % RING_ENTRIES]));
-        uint64_t behind = (generation_of(next) - word_generation(found)) & 0xffff;
+        uint64_t behind = (generation_of(next) - word_generation(OF_FIRST(word))) & 0xffff;
         uint32_t left = behind > 1 ? LEFT_OVERRUN : 0;
-        uint64_t stop = from_first(load_system(&router->control[CONTROL_STOP]));
         if (stop != NEVER && next >= stop) left = LEFT_ASKED;
         uint64_t now = from_first(now_ns());
-        /* A read over PCIe, and so not in every round. */
+        /* Another read over PCIe, and so not in every round. */
         if (now - asked > router->deadline_ns / 8) {
             asked = now;
-            uint64_t beat = from_first(load_system(&router->control[CONTROL_BEAT]));
+            uint64_t beat = from_first(glance_system(&router->control[CONTROL_BEAT]));
             if (beat != beat_seen) beat_seen = beat, heard = now;
         }
         if (now - heard > router->deadline_ns) left = LEFT_HOST_SILENT;
         if (left) {
-            if (is_first_lane()) store_device(&router->state[STATE_STOP], left == LEFT_ASKED ? next : 0);
+            tell_stop(router, left == LEFT_ASKED ? next : 0);
             return left;
         }
         pause_ns(0);
     }
 }
 
-/* Commits task `ticket`. Only one lane does. */
-FUNCTION void commit(const Router *router, uint64_t ticket, uint64_t word) {
-    uint64_t *state = router->state;
-    fence_system();
-    if (router->commit == COMMIT_HOST) {
-        store_system(&router->commits[ticket % RING_ENTRIES], word);
-    } else if (router->commit == COMMIT_UNORDERED) {
-        uint64_t place = add_device(&state[STATE_DONE], 1);
-        store_system(&router->commits[place % RING_ENTRIES], make_word(generation_of(place), 0, ticket));
-    } else {
+/* Moves the head of the DCQ past all that is done, and tells the host; by all lanes of the warp that may. */
+FUNCTION void move_head(const Router *router) {
+    uint64_t *state = router->state, before = from_first(glance_device(&state[STATE_HEAD])), head = before;
+    uint32_t ready;
+    do {
+        PER_LANE(uint32_t, missing);
+        LANES(lane) {
+            uint64_t word = load_device(&router->done[(head + lane) % RING_ENTRIES]);
+            OF(missing, lane) = word_generation(word) != generation_of(head + lane);
+        }
+        BALLOT(mask, missing);
+        ready = lanes_before(mask);
+        head += ready;
+    } while (ready == WARP_LANES);
+    /* What every lane has acquired the first one tells of. */
+    warp_sync();
+    if (head != before && is_first_lane()) {
+        note_device(&state[STATE_HEAD], head);
+        store_system(&router->status[STATUS_HEAD], head);
+    }
+}
+
+/* Whoever finishes marks the task as done and counts itself in. Who finds nobody before it moves the head for all, and counts
+ * them out, unless others have come: then it goes on. Nobody waits. */
+FUNCTION void commit_in_order(const Router *router, uint64_t ticket, uint64_t word) {
+    uint64_t *callers = &router->state[STATE_LOCK], before = 0, seen = 0;
+    if (is_first_lane()) {
         store_device(&router->done[ticket % RING_ENTRIES], word);
-        /* Between this store and the attempt to take the lock, and between giving the lock back and looking again, stands a
-         * fence: else the last of two warps could leave, each trusting the other to commit it. */
-        for (;;) {
-            fence_device();
-            if (!take_device(&state[STATE_LOCK])) return;
-            uint64_t head = load_device(&state[STATE_HEAD]), before = head;
-            while (word_generation(load_device(&router->done[head % RING_ENTRIES])) == generation_of(head)) head++;
-            if (head != before) {
-                store_device(&state[STATE_HEAD], head);
-                store_system(&router->status[STATUS_HEAD], head);
-            }
-            store_device(&state[STATE_LOCK], 0);
-            fence_device();
-            if (word_generation(load_device(&router->done[head % RING_ENTRIES])) != generation_of(head)) return;
+        before = mark_device(callers);
+    }
+    if (from_first(before) != 0) return;
+    if (is_first_lane()) seen = load_device(callers);
+    for (;;) {
+        uint64_t found = 0;
+        /* What the first lane has learnt of those who came is every lane's from here. */
+        warp_sync();
+        move_head(router);
+        if (is_first_lane()) found = clear_device(callers, seen);
+        if (from_first(found == seen)) return;
+        seen = found;
+    }
+}
+
+/* Commits task `ticket`: all that the warp has written comes before. */
+FUNCTION void commit(const Router *router, uint64_t ticket, uint64_t word) {
+    if (router->commit == COMMIT_DEVICE) {
+        commit_in_order(router, ticket, word);
+    } else if (is_first_lane()) {
+        if (router->commit == COMMIT_HOST) {
+            store_system(&router->commits[ticket % RING_ENTRIES], word);
+        } else {
+            uint64_t place = draw_device(&router->state[STATE_DONE]);
+            store_system(&router->commits[place % RING_ENTRIES], make_word(generation_of(place), 0, ticket));
         }
     }
 }
@@ -109,21 +155,21 @@ FUNCTION uint32_t work(const Router *router, int any, Trace *trace) {
     uint64_t *state = router->state;
     for (;;) {
         uint64_t ticket = 0, word = 0, beat_seen = 0, heard = now_ns();
-        if (is_first_lane()) ticket = add_device(&state[STATE_TICKET], 1);
+        if (is_first_lane()) ticket = draw_device(&state[STATE_TICKET]);
         ticket = from_first(ticket);
         for (uint32_t tries = 0;; tries++) {
-            word = from_first(load_device(&router->tasks[ticket % RING_ENTRIES]));
-            if (word_generation(word) == generation_of(ticket)) break;
-            if (from_first(load_device(&state[STATE_STOP])) <= ticket) return LEFT_ASKED;
+            Pair entry = glance_pair(task_of(router, ticket));
+            if (word_generation(from_first(entry.first)) == generation_of(ticket)) break;
+            if (from_first(entry.second) <= ticket) return LEFT_ASKED;
             if ((tries & 255) == 255) {
-                uint64_t beat = from_first(load_device(&state[STATE_BEAT])), now = from_first(now_ns());
+                uint64_t beat = from_first(glance_device(&state[STATE_BEAT])), now = from_first(now_ns());
                 if (beat != beat_seen) beat_seen = beat, heard = now;
                 if (now - heard > 2 * router->deadline_ns) return LEFT_DISPATCHER_SILENT;
             }
-            pause_ns(tries < 64 ? 20 : 200);
+            pause_ns(tries < PATIENCE ? 20 : 200);
         }
-        /* What the first lane has acquired is every lane's from here. */
-        warp_sync();
+        /* By every lane, so that each has acquired what it reads. */
+        word = load_device(task_of(router, ticket));
         LANES(lane) {
             if (lane < word_count(word)) {
                 Lane self = LANE_OF(word_first(word) + lane);
@@ -133,7 +179,7 @@ FUNCTION uint32_t work(const Router *router, int any, Trace *trace) {
             }
         }
         warp_sync();
-        if (is_first_lane()) commit(router, ticket, word);
+        commit(router, ticket, word);
         warp_sync();
     }
 }

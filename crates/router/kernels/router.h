@@ -6,17 +6,21 @@
 
 /* Warps that may be uncommitted, and so the entries of the task FIFO and of the DCQ: 1K, as in the paper. */
 #define RING_ENTRIES 1024u
-/* The frame begins two bytes into its slot, so that the IP header behind an Ethernet header is aligned to 16 bytes, and
- * behind each tag of four bytes to four. */
-#define FRAME_OFFSET 2u
+/* The frame begins 18 bytes into its slot, so that the IP header behind an Ethernet header is aligned to 32 bytes, and behind
+ * each tag of four bytes to four: 20 bytes of IPv4 are in one sector of 32 bytes, which is what a GPU reads over a bus. */
+#define FRAME_OFFSET 18u
 
 /* A task: generation 16 | count 8 | first 40, in one store of 8 bytes. */
 #define WORD_FIRST_BITS 40u
 #define WORD_COUNT_BITS 8u
 
+/* An entry of the ring of published tasks: the task, and tasks after which to stop (all ones: go on). */
+#define ENTRY_WORDS 2u
+enum { ENTRY_TASK = 0, ENTRY_STOP = 1 };
+
 /* Where a router's counters lie in device memory, 16 words apart: a line of 128 bytes each. */
-enum { STATE_TICKET = 0, STATE_HEAD = 16, STATE_LOCK = 32, STATE_DONE = 48, STATE_STOP = 64, STATE_BEAT = 80,
-       STATE_EXITED = 96, STATE_REASON = 112, STATE_WORDS = 128 };
+enum { STATE_TICKET = 0, STATE_HEAD = 16, STATE_LOCK = 32, STATE_DONE = 48, STATE_BEAT = 64, STATE_EXITED = 80,
+       STATE_REASON = 96, STATE_WORDS = 112 };
 /* What the host tells: tasks after which to stop (all ones: go on), a count that grows while it is alive. */
 enum { CONTROL_STOP = 0, CONTROL_BEAT = 16, CONTROL_WORDS = 32 };
 /* What the device tells: committed warps, and why it has left, once it has. */

@@ -42,6 +42,8 @@ uint32_t wirespeed_router_layout(uint32_t which) {
         case 18: return offsetof(Packets, part_bytes);
         case 19: return offsetof(Function, leaves);
         case 20: return offsetof(Function, mtu);
+        case 21: return FRAME_OFFSET;
+        case 22: return ENTRY_WORDS;
         default: return 0;
     }
 }

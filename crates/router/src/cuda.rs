@@ -17,5 +17,5 @@ pub use batch::{BatchMode, KernelBatch};
 pub use driver::{LIBRARY, NEEDED};
 pub use gpu::{Gpu, GpuContext, GpuSpec, Offer, PacketPlacement, probe};
 
-/// The kernels as PTX, made by `nvcc` of CUDA 13.0 from `kernels/router.cu`: see `tests/python/test_kernels.py`.
+/// The kernels as PTX, made by `nvcc` of CUDA 13.0 from `kernels/router.cu` and told to be of ISA 8.0: see `tests/house/kernels.py`.
 pub const PTX: &str = include_str!("../kernels/router.ptx");

@@ -18,7 +18,7 @@ pub enum RouterError {
     },
     /// The driver lacks a function that the router calls.
     #[error(
-        "the GPU driver is too old: {library} has no {symbol}; a driver of the 580 series or newer is needed, or use \
+        "the GPU driver is too old: {library} has no {symbol}; a driver of the 525 series or newer is needed, or use \
          --backend cpu"
     )]
     OldDriver {
@@ -29,7 +29,7 @@ pub enum RouterError {
     },
     /// The driver is there, and old.
     #[error(
-        "the GPU driver supports CUDA {}.{}, and the kernels need {}.{}: install a driver of the 580 series or newer, or use \
+        "the GPU driver supports CUDA {}.{}, and the kernels need {}.{}: install a driver of the 525 series or newer, or use \
          --backend cpu", found / 1000, found % 1000 / 10, needed / 1000, needed % 1000 / 10
     )]
     OldCuda {

@@ -8,10 +8,10 @@ use std::fmt;
 pub const RING_ENTRIES: u64 = 1024;
 /// Lanes of a warp: packets of a task.
 pub const WARP_LANES: u32 = 32;
-/// Where a frame begins in its slot, so that the IP header behind an Ethernet header is aligned to 16 bytes.
-pub const FRAME_OFFSET: usize = 2;
-/// A slot's bytes that are not the frame's: the offset, and what an aligned load of 16 bytes may read beyond a header.
-pub const SLOT_MARGIN: usize = 34;
+/// Where a frame begins in its slot, so that the IP header behind an Ethernet header is aligned to 32 bytes.
+pub const FRAME_OFFSET: usize = 18;
+/// A slot's bytes that are not the frame's: the offset, and what aligned loads of 16 bytes may read beyond a header.
+pub const SLOT_MARGIN: usize = FRAME_OFFSET + 32;
 
 /// Bits of a packet's number in a task's word.
 pub const FIRST_BITS: u32 = 40;
@@ -21,8 +21,9 @@ pub const COUNT_BITS: u32 = 8;
 pub(crate) const STATE_TICKET: usize = 0;
 pub(crate) const STATE_HEAD: usize = 16;
 pub(crate) const STATE_DONE: usize = 48;
-pub(crate) const STATE_STOP: usize = 64;
-pub(crate) const STATE_WORDS: usize = 128;
+pub(crate) const STATE_WORDS: usize = 112;
+/// Of an entry of the ring of published tasks: the task, and tasks after which to stop.
+pub(crate) const ENTRY_WORDS: usize = 2;
 pub(crate) const CONTROL_STOP: usize = 0;
 pub(crate) const CONTROL_BEAT: usize = 16;
 pub(crate) const CONTROL_WORDS: usize = 32;
@@ -329,6 +330,8 @@ mod tests {
             offset_of!(PacketRegion, part_bytes),
             offset_of!(KernelTables, leaves),
             offset_of!(KernelTables, mtu),
+            FRAME_OFFSET,
+            ENTRY_WORDS,
         ];
         for (which, ours) in ours.into_iter().enumerate() {
             assert_eq!(twin_layout(which as u32) as usize, ours, "item {which}");

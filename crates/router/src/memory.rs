@@ -289,7 +289,7 @@ mod tests {
         let mut machine = Twin::new(1);
         assert!(PacketMemory::new(&mut machine, &RouterProgram::ttl(1), 100, 64).is_err());
         let memory = PacketMemory::new(&mut machine, &RouterProgram::ttl(1), 128, 64).unwrap();
-        assert_eq!((memory.stride, memory.room()), (128, 94));
+        assert_eq!((memory.stride, memory.room()), (128, 78));
         assert_eq!(memory.ranges(120, 8).collect::<Vec<_>>(), [(120, 8)]);
         assert_eq!(memory.ranges(128 + 120, 20).collect::<Vec<_>>(), [(120, 8), (0, 12)]);
     }

@@ -9,8 +9,8 @@ use packet::Packet;
 
 use crate::backend::{Backend, Commit, Committed, Watchdog, widen};
 use crate::layout::{
-    CONTROL_BEAT, CONTROL_STOP, CONTROL_WORDS, KernelExit, NEVER, RING_ENTRIES, Router, STATE_DONE, STATE_HEAD,
-    STATE_STOP, STATE_TICKET, STATE_WORDS, STATUS_HEAD, STATUS_LEFT, STATUS_WORDS, Task, WARP_LANES, generation_of,
+    CONTROL_BEAT, CONTROL_STOP, CONTROL_WORDS, ENTRY_WORDS, KernelExit, NEVER, RING_ENTRIES, Router, STATE_DONE,
+    STATE_HEAD, STATE_TICKET, STATE_WORDS, STATUS_HEAD, STATUS_LEFT, STATUS_WORDS, Task, WARP_LANES, generation_of,
     make_word, unused_word, word_generation, word_task,
 };
 use crate::machine::KernelMachine;
@@ -125,15 +125,15 @@ impl<M: KernelMachine> Persistent<M> {
         control.at(CONTROL_STOP).store(NEVER, Ordering::Relaxed);
         status.at(STATUS_HEAD).store(setup.base, Ordering::Relaxed);
         let ring: Vec<u64> = (0..RING_ENTRIES).map(unused).collect();
+        let entries: Vec<[u64; ENTRY_WORDS]> = ring.iter().map(|&word| [word, NEVER]).collect();
         let mut state = [0; STATE_WORDS];
         (state[STATE_TICKET], state[STATE_HEAD], state[STATE_DONE]) = (setup.base, setup.base, setup.base);
-        state[STATE_STOP] = NEVER;
         let mut near = |what, words: &[u64]| {
             let at = machine.near(what, words.len() * 8)?;
             machine.write(at, words)?;
             Ok::<u64, RouterError>(at)
         };
-        let (tasks, done) = (near("published tasks", &ring)?, near("the delay commit queue", &ring)?);
+        let (tasks, done) = (near("published tasks", entries.as_flattened())?, near("the delay commit queue", &ring)?);
         let state = near("counters", &state)?;
         let router = Router {
             program: program.place(&mut machine)?,

@@ -7,14 +7,14 @@
 //! A worker draws a ticket, waits until the task of that number is there, does it, and commits it. Entries are never cleared:
 //! entry `n` is there when it has the generation of `n`. At most as many tasks as there are entries may be uncommitted.
 //!
-//! **Commit in order** is a lock that nobody waits for. Whoever finishes marks the task done and tries to take the lock; who
-//! has it moves the head past all that is done, gives it back, and looks again. Who does not get it leaves: the holder is
-//! bound to look again after. A fence on either side keeps the last two from trusting each other.
+//! **Commit in order** is a lock that nobody waits for. Whoever finishes marks the task done and counts itself in. Who finds
+//! nobody before it moves the head past all that is done, for all who come meanwhile, and counts them out; if others have come
+//! since, that fails, and it goes on. Everyone else leaves.
 //!
 //! **Source**: Zhu, Deng, Chen, DAC 2011, section 3.2.2, figure 2 (the DCQ, there with a lookup table from warp to entry: here
 //! the ticket is the entry).
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::layout::{Task, generation_of, make_word, unused_word, word_generation, word_task};
 
@@ -26,12 +26,13 @@ pub trait Word: Send + Sync {
     fn load(&self, order: Ordering) -> u64;
     /// Writes it.
     fn store(&self, value: u64, order: Ordering);
-    /// Adds to it, and returns what it was.
-    fn add(&self, by: u64) -> u64;
-    /// Makes a 0 a 1; whether it was 0.
-    fn take(&self) -> bool;
-    /// A fence of the single total order.
-    fn fence();
+    /// Adds 1 to it, and returns what it was.
+    fn add(&self, order: Ordering) -> u64;
+    /// Makes it 0 if it is `seen`, or else returns what it is; acquires and releases.
+    ///
+    /// # Errors
+    /// It is something else.
+    fn clear(&self, seen: u64) -> Result<(), u64>;
     /// Waits a little, after so many tries.
     fn pause(tries: u32);
 }
@@ -49,16 +50,12 @@ impl Word for AtomicU64 {
         AtomicU64::store(self, value, order);
     }
     #[inline]
-    fn add(&self, by: u64) -> u64 {
-        self.fetch_add(by, Ordering::AcqRel)
+    fn add(&self, order: Ordering) -> u64 {
+        self.fetch_add(1, order)
     }
     #[inline]
-    fn take(&self) -> bool {
-        self.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
-    }
-    #[inline]
-    fn fence() {
-        fence(Ordering::SeqCst);
+    fn clear(&self, seen: u64) -> Result<(), u64> {
+        self.compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Acquire).map(|_| ())
     }
     #[inline]
     fn pause(tries: u32) {
@@ -120,7 +117,7 @@ impl<W: Word> TaskRing<W> {
 
     /// Worker: the number of the task that it is to do.
     pub fn draw(&self) -> u64 {
-        self.ticket.0.add(1)
+        self.ticket.0.add(Ordering::Relaxed)
     }
 
     /// Worker: task `ticket`, once it is there; [`None`] if the router stops before.
@@ -144,11 +141,11 @@ impl<W: Word> TaskRing<W> {
         let nothing = Task { first: 0, count: 0 };
         let word = make_word(self.generation(ticket), nothing);
         self.done[self.place(ticket)].store(word, Ordering::Release);
+        if self.lock.0.add(Ordering::Release) != 0 {
+            return;
+        }
+        let mut seen = self.lock.0.load(Ordering::Acquire);
         loop {
-            W::fence();
-            if !self.lock.0.take() {
-                return;
-            }
             let before = self.head.0.load(Ordering::Relaxed);
             let mut head = before;
             while self.is_done(head) {
@@ -157,10 +154,9 @@ impl<W: Word> TaskRing<W> {
             if head != before {
                 self.head.0.store(head, Ordering::Release);
             }
-            self.lock.0.store(0, Ordering::Release);
-            W::fence();
-            if !self.is_done(head) {
-                return;
+            match self.lock.0.clear(seen) {
+                Ok(()) => return,
+                Err(others) => seen = others,
             }
         }
     }
@@ -171,7 +167,7 @@ impl<W: Word> TaskRing<W> {
 
     /// Worker: task `ticket` is done, and committed at once.
     pub fn finish(&self, ticket: u64) {
-        let place = self.count.0.add(1);
+        let place = self.count.0.add(Ordering::Relaxed);
         let word = make_word(self.generation(place), Task { first: ticket, count: 0 });
         self.finished[self.place(place)].store(word, Ordering::Release);
     }

@@ -14,13 +14,14 @@ use super::plan::{BenchMode, BenchWay};
 use super::{BenchPoint, BenchSpec, measure};
 use crate::backend::{Backend, CpuThreads};
 use crate::cuda::{BatchMode, Gpu, GpuContext, KernelBatch, PacketPlacement};
+use crate::layout::SLOT_MARGIN;
 use crate::persistent::{KernelSetup, Persistent};
 use crate::program::Methods;
 use crate::setup::{FunctionName, FunctionNames, ProgramSources, program};
 use crate::{RouterError, RouterProgram};
 
 /// Bytes of a frame that a slot holds: the headers that forwarding reads, in two lines with its margin.
-const FRAME_BYTES: usize = 94;
+const FRAME_BYTES: usize = 128 - SLOT_MARGIN;
 /// Graphs are made for each batch of the ring.
 const MOST_GRAPHS: u64 = 1024;
 /// Bytes of packets that a point is given at most where payloads are read: pinning memory takes longer than measuring.

@@ -11,8 +11,8 @@ use crate::RouterError;
 
 /// Where the driver is on Linux.
 pub const LIBRARY: &str = "libcuda.so.1";
-/// The version of CUDA that reads the shipped PTX (ISA 9.0): 13.0.
-pub const NEEDED: i32 = 13_000;
+/// The version of CUDA that reads the shipped PTX (ISA 8.0): 12.0.
+pub const NEEDED: i32 = 12_000;
 
 pub(super) type CudaResult = c_int;
 pub(super) type DevicePointer = u64;
@@ -59,7 +59,6 @@ driver! {
     module_load = "cuModuleLoadData"(*mut Handle, *const c_void);
     module_unload = "cuModuleUnload"(Handle);
     module_function = "cuModuleGetFunction"(*mut Handle, Handle, *const c_char);
-    function_load = "cuFuncLoad"(Handle);
     occupancy = "cuOccupancyMaxActiveBlocksPerMultiprocessor"(*mut c_int, Handle, c_int, usize);
     host_alloc = "cuMemHostAlloc"(*mut *mut c_void, usize, c_uint);
     host_free = "cuMemFreeHost"(*mut c_void);
@@ -90,6 +89,8 @@ driver! {
 /// A loaded driver that found a GPU.
 pub(super) struct Driver {
     pub(super) call: Functions,
+    /// `cuFuncLoad`, which drivers before 12.4 lack.
+    pub(super) function_load: Option<unsafe extern "C" fn(Handle) -> CudaResult>,
     /// 1000 times the major version of CUDA and 10 times the minor one.
     pub(super) version: i32,
     pub(super) devices: i32,
@@ -112,7 +113,9 @@ impl Driver {
             return Err(RouterError::OldCuda { found, needed: NEEDED });
         }
         let call = Functions::load(&loaded, name)?;
-        let mut driver = Driver { call, version: version.unwrap_or(0), devices: 0, _library: loaded };
+        // SAFETY: the type is that of the driver's reference.
+        let function_load = unsafe { loaded.get(b"cuFuncLoad\0") }.ok().map(|found| *found);
+        let mut driver = Driver { call, function_load, version: version.unwrap_or(0), devices: 0, _library: loaded };
         // SAFETY: no flags.
         let status = unsafe { (driver.call.init)(0) };
         if status != SUCCESS {
@@ -163,7 +166,7 @@ fn version(library: &Library) -> Option<i32> {
 /// What an error means here.
 fn hint(status: CudaResult) -> &'static str {
     match status {
-        218 | 222 => ": the driver cannot read the kernels' PTX (ISA 9.0); a driver of the 580 series or newer can",
+        218 | 222 => ": the driver cannot read the kernels' PTX (ISA 8.0); a driver of the 525 series or newer can",
         209 | 223 => ": the driver cannot compile the kernels for this GPU",
         702 => ": a display watches this GPU and ends kernels that stay; use one without a display, or a batch mode",
         700 | 719 => ": the kernel made an access that it may not make; this is a bug",

@@ -12,7 +12,7 @@ use super::PTX;
 use super::driver::{DevicePointer, Driver, Handle, NOT_READY, OUT_OF_MEMORY};
 use crate::backend::Backend;
 use crate::delay::{DelaySummary, Delays};
-use crate::layout::{Router, WARP_LANES};
+use crate::layout::{RING_ENTRIES, Router, WARP_LANES};
 use crate::machine::KernelMachine;
 use crate::memory::SharedMemory;
 use crate::persistent::{KernelSetup, Persistent};
@@ -246,9 +246,12 @@ impl GpuContext {
         // SAFETY: a place for a handle, the module, a text that ends with 0.
         let status = unsafe { (call.module_function)(&mut function, self.module, name.as_ptr()) };
         self.driver.check("cuModuleGetFunction", status)?;
-        // Now, not at the first launch: loading waits for kernels that run.
-        // SAFETY: a function of the module.
-        self.driver.check("cuFuncLoad", unsafe { (call.function_load)(function) })?;
+        // Now, not at the first launch: loading waits for kernels that run. Older drivers load all of a module, or by the first
+        // launch of a kernel, which is before any runs.
+        if let Some(load) = self.driver.function_load {
+            // SAFETY: a function of the module.
+            self.driver.check("cuFuncLoad", unsafe { load(function) })?;
+        }
         Ok(function)
     }
 
@@ -257,10 +260,11 @@ impl GpuContext {
         self.driver.check("cuCtxSetCurrent", unsafe { (self.driver.call.context_set)(self.context) })
     }
 
-    /// How many warps are started where `wanted` a shader core are asked for, or as many as fit.
+    /// How many warps are started where `wanted` a shader core are asked for. Where nobody asks, as many as fit, but no more
+    /// than the ring has tasks for: further ones could only poll.
     fn warps(&self, kernels: &Kernels, wanted: Option<u32>) -> Result<u32, RouterError> {
         let taken = match wanted {
-            None => kernels.warps_per_core,
+            None => kernels.warps_per_core.min((RING_ENTRIES as u32 + 1).div_ceil(self.offer.cores.max(1) as u32)),
             Some(wanted) if (1..=kernels.warps_per_core).contains(&wanted) => wanted,
             Some(wanted) => {
                 let allowed = "allowed are 1 and more, up to what fits (`wirespeed router probe` tells)";

@@ -15,8 +15,8 @@
 #endif
 
 static Router router;
-static uint64_t fifo[RING_ENTRIES], control[CONTROL_WORDS], status[STATUS_WORDS], commits[RING_ENTRIES], tasks[RING_ENTRIES],
-    done[RING_ENTRIES], state[STATE_WORDS];
+static uint64_t fifo[RING_ENTRIES], control[CONTROL_WORDS], status[STATUS_WORDS], commits[RING_ENTRIES],
+    tasks[RING_ENTRIES * ENTRY_WORDS], done[RING_ENTRIES], state[STATE_WORDS];
 static Descriptor descriptors[SLOTS];
 static uint8_t slots[SLOTS * STRIDE] __attribute__((aligned(64)));
 static uint32_t verdicts[SLOTS], classes[SLOTS];
@@ -67,11 +67,12 @@ static int route(uint32_t commit, uint64_t base) {
     for (uint64_t i = 0; i < RING_ENTRIES; i++) {
         uint64_t number = base - base % RING_ENTRIES + i;
         if (number < base) number += RING_ENTRIES;
-        fifo[i] = commits[i] = tasks[i] = done[i] = make_word((generation_of(number) - 1) & 0xffff, 0, 0);
+        tasks[i * ENTRY_WORDS + ENTRY_STOP] = NEVER;
+        fifo[i] = commits[i] = tasks[i * ENTRY_WORDS] = done[i] = make_word((generation_of(number) - 1) & 0xffff, 0, 0);
     }
     memset(state, 0, sizeof state), memset(status, 0, sizeof status), memset(control, 0, sizeof control);
     state[STATE_TICKET] = state[STATE_HEAD] = state[STATE_DONE] = status[STATUS_HEAD] = base;
-    state[STATE_STOP] = control[CONTROL_STOP] = NEVER;
+    control[CONTROL_STOP] = NEVER;
     router.commit = commit, router.base = base;
     pthread_t threads[WORKERS + 1];
     for (uintptr_t i = 0; i <= WORKERS; i++)

@@ -13,7 +13,7 @@ fn every_error_says_what_came_what_is_allowed_and_what_to_do() {
     let mut errors = vec![
         RouterError::NoDriver { library: "libcuda.so.1".into(), reason: "cannot open shared object file".into() },
         RouterError::OldDriver { library: "libcuda.so.1".into(), symbol: "cuFuncLoad" },
-        RouterError::OldCuda { found: 12_080, needed: 13_000 },
+        RouterError::OldCuda { found: 11_080, needed: 12_000 },
         RouterError::NoGpu { reason: "cuInit: CUDA_ERROR_NO_DEVICE (100)".into() },
         RouterError::Unfit { name: "Tesla P100".into(), lacks: "compute capability 6.0".into() },
         RouterError::Memory {
