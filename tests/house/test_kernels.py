@@ -39,6 +39,82 @@ def test_the_compiler_makes_the_shipped_ptx() -> None:
     assert code == [line for line in kernels.PTX.read_text().splitlines() if not line.startswith("//")]
 
 
+def test_the_shipped_ptx_is_for_drivers_of_cuda_12(tmp_path: Path) -> None:
+    assert kernels.PTX.read_text().count(kernels.ISA) == 1
+    # nvidia-cuda-nvcc-cu12==12.0.*, in this environment or the one that WIRESPEED_PTXAS_12 names, has it.
+    assembler = os.environ.get("WIRESPEED_PTXAS_12") or shutil.which("ptxas-12.0")
+    if assembler is None:
+        pytest.skip("no ptxas of CUDA 12.0 (WIRESPEED_PTXAS_12 names one): the ISA is taken as it says it is")
+    assert "release 12.0" in subprocess.run([assembler, "--version"], capture_output=True, text=True).stdout
+    for arch in ("sm_75", "sm_90"):
+        command = [assembler, f"-arch={arch}", str(kernels.PTX), "-o", str(tmp_path / arch)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+
+def polls(code: str) -> dict[str, tuple[int, int]]:
+    """By kernel: how often it sleeps, and after how many of these it sleeps again without an emptied L1 between."""
+    found = {}
+    for name, body in re.findall(r"^\.text\.(\w+):\n(.*?)(?=^\.text\.|\Z)", code, re.DOTALL | re.MULTILINE):
+        lines = re.findall(r"^(\.L_x_\w+):|/\*[0-9a-f]{4,}\*/\s+(\S[^;]*?)\s*;", body, re.MULTILINE)
+        places, operations = {}, []
+        for label, operation in lines:
+            if label:
+                places[label] = len(operations)
+            else:
+                operations.append(operation)
+        joins = dict(re.findall(r"BSSY\S* (B\d+), `\((\.L_x_\w+)\)", "\n".join(operations)))
+
+        def after(at: int, operations: list[str] = operations, places: dict[str, int] = places) -> list[int]:
+            text = operations[at]
+            names = [] if "BSSY" in text else re.findall(r"\.L_x_\w+", text)
+            # Who waits for the others of its warp goes on behind.
+            held = re.search(r"BSYNC\S* (B\d+)", text)
+            names += [joins[held[1]]] if held and held[1] in joins else []
+            ends = re.match(r"(EXIT|BRX|BRA(?!\.DIV)\S*|RET\S*)\s*(?!.*\bU?P\d)", text) is not None
+            on = [] if ends or at + 1 == len(operations) else [at + 1]
+            return [places[each] for each in names if each in places] + on
+
+        sleeps = [at for at, text in enumerate(operations) if "NANOSLEEP" in text]
+        again = 0
+        for sleep in sleeps:
+            seen, todo = set(), after(sleep)
+            while todo:
+                at = todo.pop()
+                if at not in seen and "CCTL.IVALL" not in operations[at]:
+                    seen.add(at)
+                    todo += after(at)
+            again += sleep in seen
+        if sleeps:
+            found[name] = (len(sleeps), again)
+    return found
+
+
+def disassembled(cubin: Path) -> str:
+    packages = kernels.folder()
+    tool = (packages and shutil.which("nvdisasm", path=str(packages / "bin"))) or shutil.which("nvdisasm")
+    if tool is None:
+        pytest.skip("no nvdisasm (nvidia-cuda-nvdisasm has it): machine code is not read")
+    return subprocess.run([tool, "-c", str(cubin)], capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_100"])
+def test_who_waits_does_not_empty_the_caches_of_who_works(arch: str, tmp_path: Path) -> None:
+    command, cubin = needs_compiler(), tmp_path / "router.cubin"
+
+    def compiled(source: Path) -> dict[str, tuple[int, int]]:
+        subprocess.run([*command, f"-arch={arch}", "-cubin", str(source), "-o", str(cubin)], check=True)
+        return polls(disassembled(cubin))
+
+    # The dispatcher sleeps, and the worker.
+    assert compiled(kernels.KERNELS / "router.cu") == {"persistent": (2, 2), "persistent_any": (2, 2)}
+    # With loads that acquire in place of glances both would empty them each time.
+    for name in kernels.SOURCES:
+        text = (kernels.KERNELS / name).read_text().replace("ld.relaxed.", "ld.acquire.")
+        (tmp_path / name).write_text(text)
+    assert compiled(tmp_path / "router.cu") == {"persistent": (2, 0), "persistent_any": (2, 0)}
+
+
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_100"])
 def test_the_kernels_compile_without_spills(arch: str, tmp_path: Path) -> None:
     command = needs_compiler()
