@@ -14,6 +14,7 @@ STAMPS := $(VENV)/stamps
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 OUT    ?= out/demo
 GPU_CSV ?= out/bench-gpu.csv
+GPU_SECONDS ?= 540
 ACCURACY_SVG ?= out/accuracy.svg
 
 export RUST_MIN := $(shell sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml)
@@ -123,14 +124,17 @@ accuracy: $(STAMPS)/package
 	@mkdir -p $(dir $(ACCURACY_SVG))
 	$(BIN)/wirespeed accuracy --svg $(ACCURACY_SVG) --errors presets/accuracy.json
 
-# The table and the capture are used where they are; whatever is missing is made. Exits with 77 where there is no GPU.
+# The table and the capture are used where they are; whatever is missing is made. Exits with 77 where there is no GPU. The
+# program is a file of 3 MB that needs the C library alone: it can be taken to another machine as it is.
 GPU_TABLE   := $(wildcard ../shared/data/tables/full_table_v4v6.txt.gz)
+ROUTER_BENCH = $${CARGO_TARGET_DIR:-target}/release/router-bench
 GPU_CAPTURE := $(wildcard ../shared/data/traces/isp_nz_20100113.pcap.gz)
 
-bench-gpu: $(STAMPS)/package
+bench-gpu: check-tools
 	@mkdir -p $(dir $(GPU_CSV))
-	$(BIN)/wirespeed router probe
-	timeout 600 $(BIN)/wirespeed router bench --csv $(GPU_CSV) \
+	cargo rustc --release --locked --package wirespeed-router --bin router-bench -- -C strip=symbols
+	$(ROUTER_BENCH) probe
+	timeout 600 $(ROUTER_BENCH) --csv $(GPU_CSV) --seconds $(GPU_SECONDS) \
 	  $(if $(GPU_TABLE),--table $(GPU_TABLE)) $(if $(GPU_CAPTURE),--capture $(GPU_CAPTURE))
 
 # --- documents --------------------------------------------------------------------------------------------------------

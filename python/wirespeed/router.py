@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from rich.table import Table
 
 from wirespeed import _wirespeed, quantities
+
+_WAY: Final = ("mode", "threads", "commit", "warps_per_core")
 
 
 def run(**settings: Any) -> dict[str, Any]:
@@ -136,17 +138,16 @@ def offer_table(gpu: Mapping[str, Any]) -> Table:
 
 
 def best(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """By mode the batch that carries most, with its sustained point of the highest load."""
+    """By mode and what is set of it the batch that carries most, with its sustained point of the highest load."""
     found = []
-    for mode, threads in dict.fromkeys((point["mode"], point["threads"]) for point in points):
-        own = [point for point in points if (point["mode"], point["threads"]) == (mode, threads)]
+    for way in dict.fromkeys(_way(point) for point in points):
+        own = [point for point in points if _way(point) == way]
         most = max((point for point in own if point["offered_mpps"] is None), key=lambda p: p["carried_mpps"])
         held = [p for p in own if p["offered_mpps"] and p["sustained"]]
         at = max(held, key=lambda p: p["carried_mpps"], default=None)
         found.append(
             {
-                "mode": mode,
-                "threads": threads,
+                **dict(zip(_WAY, way, strict=True)),
                 "batch": most["batch"],
                 "most_mpps": most["carried_mpps"],
                 "sustained_mpps": at and at["carried_mpps"],
@@ -157,15 +158,31 @@ def best(points: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
+def _way(point: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(point[name] for name in _WAY)
+
+
 def bench_table(points: list[dict[str, Any]]) -> Table:
     """The best of each mode, for people."""
     shown = Table(title="Best of each mode")
-    for name in ("mode", "workers", "most, Mpps", "at batch", "sustained, Mpps", "at batch", "mean delay"):
+    for name in (
+        "mode",
+        "workers",
+        "commit",
+        "warps a core",
+        "most, Mpps",
+        "at batch",
+        "sustained, Mpps",
+        "at batch",
+        "mean delay",
+    ):
         shown.add_column(name, justify="left" if name == "mode" else "right")
     for row in best(points):
         shown.add_row(
             row["mode"],
             str(row["threads"] or "-"),
+            row["commit"] or "-",
+            str(row["warps_per_core"] or "-"),
             f"{row['most_mpps']:.3f}",
             str(row["batch"]),
             "none" if row["sustained_mpps"] is None else f"{row['sustained_mpps']:.3f}",

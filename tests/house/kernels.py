@@ -1,8 +1,8 @@
 """The router's kernels: compiles them for GPUs, and says whether the shipped PTX is of the sources that are here.
 
-`python tests/house/kernels.py` writes crates/router/kernels/router.ptx. The compiler is that of CUDA 13.0, which comes with
-the extra `cuda` of pyproject.toml and needs no GPU. What it writes is PTX of ISA 9.0, which drivers read from the 580 series
-on. Nothing in it is newer than ISA 8.0, so that is what it is told to be: drivers of CUDA 12 read it, too.
+`python tests/house/kernels.py` writes crates/router/kernels/router.ptx. The compiler is that of CUDA 13.0, which comes
+with the extra `cuda` of pyproject.toml and needs no GPU. What it writes is PTX of ISA 9.0, which drivers read from the
+580 series on. Nothing in it is newer than ISA 8.0, so that is what it is told to be: drivers of CUDA 12 read it, too.
 """
 
 from __future__ import annotations

@@ -52,38 +52,45 @@ def test_the_shipped_ptx_is_for_drivers_of_cuda_12(tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
+def following(operations: list[str], places: dict[str, int]) -> list[list[int]]:
+    """By operation of machine code, the ones that may come next."""
+    joins = dict(re.findall(r"BSSY\S* (B\d+), `\((\.L_x_\w+)\)", "\n".join(operations)))
+    found = []
+    for at, text in enumerate(operations):
+        names = [] if "BSSY" in text else re.findall(r"\.L_x_\w+", text)
+        # Who waits for the others of its warp goes on behind.
+        held = re.search(r"BSYNC\S* (B\d+)", text)
+        if held and held[1] in joins:
+            names.append(joins[held[1]])
+        ends = re.match(r"(EXIT|BRX|BRA(?!\.DIV)\S*|RET\S*)\s*(?!.*\bU?P\d)", text) is not None
+        on = [] if ends or at + 1 == len(operations) else [at + 1]
+        found.append([places[each] for each in names if each in places] + on)
+    return found
+
+
 def polls(code: str) -> dict[str, tuple[int, int]]:
     """By kernel: how often it sleeps, and after how many of these it sleeps again without an emptied L1 between."""
     found = {}
     for name, body in re.findall(r"^\.text\.(\w+):\n(.*?)(?=^\.text\.|\Z)", code, re.DOTALL | re.MULTILINE):
+        places: dict[str, int] = {}
+        operations: list[str] = []
         lines = re.findall(r"^(\.L_x_\w+):|/\*[0-9a-f]{4,}\*/\s+(\S[^;]*?)\s*;", body, re.MULTILINE)
-        places, operations = {}, []
         for label, operation in lines:
             if label:
                 places[label] = len(operations)
             else:
                 operations.append(operation)
-        joins = dict(re.findall(r"BSSY\S* (B\d+), `\((\.L_x_\w+)\)", "\n".join(operations)))
-
-        def after(at: int, operations: list[str] = operations, places: dict[str, int] = places) -> list[int]:
-            text = operations[at]
-            names = [] if "BSSY" in text else re.findall(r"\.L_x_\w+", text)
-            # Who waits for the others of its warp goes on behind.
-            held = re.search(r"BSYNC\S* (B\d+)", text)
-            names += [joins[held[1]]] if held and held[1] in joins else []
-            ends = re.match(r"(EXIT|BRX|BRA(?!\.DIV)\S*|RET\S*)\s*(?!.*\bU?P\d)", text) is not None
-            on = [] if ends or at + 1 == len(operations) else [at + 1]
-            return [places[each] for each in names if each in places] + on
-
+        after = following(operations, places)
         sleeps = [at for at, text in enumerate(operations) if "NANOSLEEP" in text]
         again = 0
         for sleep in sleeps:
-            seen, todo = set(), after(sleep)
+            seen: set[int] = set()
+            todo = list(after[sleep])
             while todo:
                 at = todo.pop()
                 if at not in seen and "CCTL.IVALL" not in operations[at]:
                     seen.add(at)
-                    todo += after(at)
+                    todo += after[at]
             again += sleep in seen
         if sleeps:
             found[name] = (len(sleeps), again)

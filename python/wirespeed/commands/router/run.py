@@ -133,6 +133,26 @@ class Options(Function, Source):
         bool,
         typer.Option("--ordered", help="Packets leave in the order they came in.", rich_help_panel=HOW),
     ] = False
+    commit: Annotated[
+        Literal["device", "host"] | None,
+        typer.Option(
+            "--commit",
+            help="Where --ordered keeps what a kernel that stays has done: its memory or the host's.",
+            show_default="device",
+            rich_help_panel=HOW,
+        ),
+    ] = None
+    warps_per_core: Annotated[
+        int | None,
+        typer.Option(
+            "--mcw",
+            metavar="N",
+            min=1,
+            help="Warps a core of a kernel that stays.",
+            show_default="as fit",
+            rich_help_panel=HOW,
+        ),
+    ] = None
     batch: Annotated[
         int,
         typer.Option("--batch", metavar="N", min=1, help="Packets to wait for.", rich_help_panel=HOW),
