@@ -25,7 +25,9 @@ mod fills;
 mod history;
 mod replay;
 mod spec;
+mod stalls;
 
 pub use burst::{BurstPacket, CoreStep};
 pub use replay::Core;
-pub use spec::{CoreModel, CoreSpec, StallSpec};
+pub use spec::{CoreModel, CoreSpec};
+pub use stalls::{MEASURED_STALLS, MeasuredStalls, StallLengths, StallSpec};

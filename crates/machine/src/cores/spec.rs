@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Frequency, Ps, Span};
 
+use super::StallSpec;
 use crate::MachineError;
 
 /// How far a core looks ahead.
@@ -62,36 +63,6 @@ pub struct CoreSpec {
     /// Time that the system takes from a core that polls; none when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stalls: Option<StallSpec>,
-}
-
-/// Time that the system takes from a core: interrupts, kernel threads, firmware.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct StallSpec {
-    /// The mean time from the end of one to the next, 1 us to 1000 s.
-    pub every: Span,
-    /// How long they last, each as likely; 1 to 64 of 1 ns to 1 s.
-    pub lengths: Vec<Span>,
-}
-
-impl StallSpec {
-    fn check(&self, path: &str) -> Result<(), MachineError> {
-        let error = |field: &str, came: String, allowed: &str| {
-            let remedy = "such as { every = \"1 s\", lengths = [\"5.4 us\"] }";
-            Err(MachineError::new(format!("{path}.stalls.{field}"), came, allowed, remedy.into()))
-        };
-        let second = Ps::from_ns(1_000_000_000);
-        if !(Ps::from_ns(1_000)..=second * 1000).contains(&self.every.ps()) {
-            return error("every", self.every.to_string(), "1 us to 1000 s");
-        }
-        if !(1..=64).contains(&self.lengths.len()) {
-            return error("lengths", format!("{} times", self.lengths.len()), "1 to 64 times");
-        }
-        match self.lengths.iter().find(|length| !(Ps::from_ns(1)..=second).contains(&length.ps())) {
-            Some(length) => error("lengths", length.to_string(), "1 ns to 1 s"),
-            None => Ok(()),
-        }
-    }
 }
 
 impl CoreSpec {

@@ -4,6 +4,7 @@ pub mod compare;
 pub mod limit;
 pub mod model_error;
 mod rates;
+pub mod stalls;
 pub mod summary;
 pub mod tables;
 pub mod verdict;

@@ -9,6 +9,7 @@ use stats::Reason;
 use crate::answer::limit::{DRAM_IDLE, RateLimit, RateUse, SATURATED};
 use crate::answer::model_error::{AnswerKind, ModelError, model_error_text, model_errors};
 use crate::answer::rates::{MeasuredRates, dram_bandwidth, is_stationary};
+use crate::answer::stalls::StallsSummary;
 use crate::run::sampling::Sampling;
 use crate::run::search::buffered_packets;
 use crate::run::warm::{WarmUp, WarmUpEnd, WarmthMeasure};
@@ -162,6 +163,7 @@ pub fn verdict(result: &RunResult) -> RunVerdict {
     reasons.extend(result.measured.sampling.as_ref().map(sampling_text));
     facts.loss(&mut reasons, &mut advice);
     facts.limits(&mut reasons, &mut advice);
+    facts.stalls(&mut reasons, &mut advice);
     facts.time(&mut reasons, &mut advice);
     facts.memory(&mut reasons, &mut advice);
     if let Some(found) = &result.search {
@@ -645,6 +647,29 @@ impl Facts<'_> {
         }
     }
 
+    /// Time that the system takes from cores, which comes too rarely to be in the loss of a run.
+    fn stalls(&self, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
+        let Some(costs) = StallsSummary::of(self.result) else { return };
+        let mut text = format!(
+            "The system takes a core for up to {}, once in {}: meanwhile {} packets come to it, and its receive rings have room for {}",
+            duration(costs.longest_ns),
+            duration(costs.every_s * 1e9),
+            digits(costs.packets),
+            count(costs.descriptors)
+        );
+        if costs.loss > 0.0 {
+            text += &format!(". That alone loses {} of the packets", percent(costs.loss));
+            advice.push(match costs.least_descriptors {
+                Some(ring) => format!(
+                    "Stalls overflow the rings: the least that survives the longest is --set nic.rx_descriptors={ring}."
+                ),
+                None => "Stalls overflow the rings, and no ring survives the longest: try more queues (machine.cores)."
+                    .into(),
+            });
+        }
+        reasons.push(text + ".");
+    }
+
     /// The mempool.
     fn pool(&self, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
         let scenario = &self.result.scenario;
@@ -1023,7 +1048,8 @@ fn duration(ns: f64) -> String {
     match ns {
         _ if ns < 1e3 => format!("{} ns", digits(ns)),
         _ if ns < 1e6 => format!("{} µs", digits(ns / 1e3)),
-        _ => format!("{} ms", digits(ns / 1e6)),
+        _ if ns < 1e9 => format!("{} ms", digits(ns / 1e6)),
+        _ => format!("{} s", digits(ns / 1e9)),
     }
 }
 

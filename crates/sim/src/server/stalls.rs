@@ -6,7 +6,7 @@
 use machine::cores::StallSpec;
 use rand::RngExt;
 use rand_pcg::Pcg64;
-use units::{Ps, Span};
+use units::Ps;
 
 /// Of one core.
 #[derive(Clone, serde::Serialize, serde::Deserialize)]
@@ -23,8 +23,8 @@ pub(super) struct SystemStalls {
 impl SystemStalls {
     /// Those of `spec`, with `random` as their stream.
     pub(super) fn new(spec: &StallSpec, random: Pcg64) -> SystemStalls {
-        let lengths = spec.lengths.iter().copied().map(Span::ps).collect();
-        let mut stalls = SystemStalls { every: spec.every.ps(), lengths, random, due: Ps::ZERO, free: Ps::ZERO };
+        let mut stalls =
+            SystemStalls { every: spec.every.ps(), lengths: spec.times(), random, due: Ps::ZERO, free: Ps::ZERO };
         stalls.draw(Ps::ZERO);
         stalls
     }
@@ -61,9 +61,11 @@ impl SystemStalls {
 mod tests {
     use super::*;
     use engine::Seed;
+    use machine::cores::StallLengths;
+    use units::Span;
 
     fn stalls(every: f64, lengths: &[f64]) -> SystemStalls {
-        let lengths = lengths.iter().map(|&ns| Span::from_ns(ns)).collect();
+        let lengths = StallLengths::Given(lengths.iter().map(|&ns| Span::from_ns(ns)).collect());
         SystemStalls::new(&StallSpec { every: Span::from_ns(every), lengths }, Seed(3).stream("stalls"))
     }
 

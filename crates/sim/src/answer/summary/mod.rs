@@ -18,6 +18,7 @@ use stats::Reason;
 pub(crate) use packets::{IntervalSummary, series};
 
 use crate::answer::rates::{MeasuredRates, is_stationary};
+use crate::answer::stalls::StallsSummary;
 use crate::answer::verdict::{RunVerdict, verdict};
 use crate::load::InputFile;
 use crate::run::RunResult;
@@ -189,6 +190,8 @@ pub struct Summary {
     pcie: Pcie,
     /// Each core.
     cores: Vec<CoreSummary>,
+    /// What the system's stalls cost; null without `machine.core.stalls`.
+    stalls: Option<StallsSummary>,
     /// The pool of packet buffers.
     mempool: MempoolSummary,
     /// What the allocator of `[buffer]` did; null where packets lie in their mbufs.
@@ -308,6 +311,7 @@ impl Summary {
             dram: DramSummary::of(scenario, measured),
             pcie: Pcie::of(scenario, measured),
             cores: hardware::cores(scenario, measured),
+            stalls: StallsSummary::of(result),
             mempool: MempoolSummary::of(scenario, measured),
             packet_buffer: PacketBufferSummary::of(scenario, measured),
             nic_cache: NicCache::of(scenario, measured),
