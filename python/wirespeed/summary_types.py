@@ -596,6 +596,25 @@ class CoreSummary(TypedDict, total=False):
     """Busy cycles a packet."""
 
 
+class StallsSummary(TypedDict, total=False):
+    """What stalls of the system cost the busiest core that receives."""
+
+    every_s: float
+    """Seconds from one to the next, in the mean."""
+    longest_ns: float
+    """The longest."""
+    packets: float
+    """Packets that come to the core in the longest."""
+    descriptors: int
+    """Descriptors of its receive rings that are there for them."""
+    loss: float
+    """Lost over offered packets by stalls alone: what comes beyond those descriptors, in the mean over the lengths,
+    times how often.
+    """
+    least_descriptors: int | None
+    """The least `nic.rx_descriptors` that survives the longest; null where that is more than a ring may have."""
+
+
 class MempoolSummary(TypedDict, total=False):
     """The pool of packet buffers."""
 
@@ -1091,6 +1110,8 @@ class Summary(TypedDict, total=False):
     """PCIe."""
     cores: list[CoreSummary]
     """Each core."""
+    stalls: StallsSummary | None
+    """What the system's stalls cost; null without `machine.core.stalls`."""
     mempool: MempoolSummary
     """The pool of packet buffers."""
     packet_buffer: PacketBufferSummary | None
