@@ -172,25 +172,3 @@ fn no_point_carries_more_than_a_thread_can_or_than_is_offered() {
     .unwrap();
     assert_eq!(points, 4);
 }
-
-#[test]
-fn a_benchmark_ends_in_its_time_and_says_so() {
-    let spec = BenchSpec {
-        function: FunctionNames::from(FunctionName::Ttl),
-        further: vec![FunctionNames::from(FunctionName::Check)],
-        // More than a second of arrivals at the slowest.
-        packets: 1 << 16,
-        threads: vec![1],
-        cpu_only: true,
-        seconds: Some(1.0),
-        shares: vec![0.001; 50],
-        ..BenchSpec::default()
-    };
-    let begun = Instant::now();
-    let done = bench(&spec, |_| true).unwrap();
-    // Making the table and the packets counts, and the point at which the time is up is measured to its end.
-    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
-    assert!(done.points < 918, "{done:?}");
-    let note = done.notes.last().unwrap();
-    assert!(note.ends_with("of 918 points were measured"), "{note}");
-}

@@ -365,6 +365,30 @@ fn a_benchmark_has_every_commit_and_every_number_of_warps_of_the_kernels_that_st
 }
 
 #[test]
+fn a_benchmark_ends_in_its_time_and_says_so() {
+    let names = |name: &str| FunctionNames::try_from(String::from(name)).unwrap();
+    let spec = BenchSpec {
+        function: names("ttl"),
+        further: vec![names("check")],
+        // More than a second of arrivals at the slowest.
+        packets: 1 << 16,
+        threads: vec![1],
+        cpu_only: true,
+        table: table(),
+        seconds: Some(1.0),
+        shares: vec![0.001; 50],
+        ..BenchSpec::default()
+    };
+    let begun = Instant::now();
+    let done = bench(&spec, |_| true).unwrap();
+    // Making the table and the packets counts, and the point at which the time is up is measured to its end.
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    assert!(done.points < 918, "{done:?}");
+    let note = done.notes.last().unwrap();
+    assert!(note.ends_with("of 918 points were measured"), "{note}");
+}
+
+#[test]
 fn the_shipped_kernels_have_both_entries_and_no_single_byte_loads() {
     for entry in [".entry persistent(", ".entry batch(", ".entry persistent_any(", ".entry batch_any(", ".version 8.0"]
     {
