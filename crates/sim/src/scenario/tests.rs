@@ -465,8 +465,8 @@ fn a_machine_has_the_fitted_core_of_its_processor_but_where_a_scenario_was_fitte
     let machine = read("", &[]).unwrap();
     let named = read("", &["machine.processor=xeon-gold-6140"]).unwrap();
     for scenario in [&machine, &named] {
-        // 37 cycles of 2.3 GHz.
-        assert_eq!((scenario.machine.core.cpi, scenario.machine.core.stalls(10)), (0.31, units::Ps(160_900)));
+        // 28 cycles of 2.3 GHz.
+        assert_eq!((scenario.machine.core.cpi, scenario.machine.core.stalls(10)), (0.33, units::Ps(121_700)));
         assert_eq!(&read(&scenario.to_toml(), &[]).unwrap(), scenario);
     }
     let text = super::find(super::SCENARIOS, "upf-pipeline").unwrap().text;
