@@ -54,7 +54,7 @@ pub const DRIVERS: &[Preset] = presets!(
 pub const PROGRAMS: &[Preset] = presets!(
     "programs":
     "testpmd-io", "testpmd-mac", "l2fwd", "l3fwd", "vpp-ip4", "vpp-ip4-dpdk", "vpp-l2patch", "vpp-l2xc",
-    "fastclick-router", "fastclick-nat", "packetmill-router", "xdp-tx", "xdp-fwd", "ixy-fwd",
+    "vpp-17-ip4-dpdk", "vpp-17-l2xc", "fastclick-router", "fastclick-nat", "packetmill-router", "xdp-tx", "xdp-fwd", "ixy-fwd",
 );
 
 /// Kinds of shipped files, by the word that the command line has.
