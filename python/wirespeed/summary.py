@@ -26,6 +26,7 @@ REASONS: Final[Mapping[str, Family]] = {
     "nic": "io",
     "pcie": "io",
     "dma_memory": "io",
+    "iommu": "io",
     "ring": "wait",
     "queue": "wait",
     "burst": "wait",
@@ -185,6 +186,21 @@ def stacked_text(summary: Summary) -> str | None:
     return f"{', '.join(found.get('holds') or ())}: {'; '.join(parts)}"
 
 
+def iommu_text(summary: Summary) -> str | None:
+    """What translation of devices' addresses took, in a sentence; None without it."""
+    found = summary.get("iommu")
+    if not found:
+        return None
+    pages = f"pages of {q.count(found['page_bytes'] // 1024)} KiB"
+    hits = f"{q.share(found.get('hit_rate'))} of lookups hit the IO-TLB"
+    if not found["misses"]:
+        return f"{pages}: {hits}"
+    loads = q.digits(found["references"] / found["misses"])
+    return (
+        f"{pages}: {hits}; {q.count(found['misses'])} walks of {q.digits(found['walk_ns'] or 0)} ns, {loads} loads each"
+    )
+
+
 def flow_table_text(summary: Summary) -> str | None:
     """How often the user plane knew a packet's flow, in a sentence; None without a flow table."""
     found = summary.get("flow_table")
@@ -295,6 +311,7 @@ _MEASURED: Final = frozenset(
         "sockets",
         "snooping",
         "applications",
+        "iommu",
         "stacked",
         "dram",
         "pcie",

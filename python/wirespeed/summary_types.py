@@ -422,6 +422,29 @@ class LlcApplication(TypedDict, total=False):
     """Lines that had to leave the LLC since the application does not use it any more, or slices changed hands."""
 
 
+class IommuSummary(TypedDict, total=False):
+    """What the IOMMU did that translates addresses of devices (`machine.iommu`)."""
+
+    page_bytes: int
+    """Bytes of a page."""
+    hits: int
+    """Lookups that the IO-TLB has answered: one for each page of a request."""
+    misses: int
+    """Lookups that it has not: as many walks."""
+    references: int
+    """Entries of page tables that walks have read from memory."""
+    joined: int
+    """Hits that waited for a walk that was under way for their page."""
+    walked_ns: float
+    """What walks took, without time for a walk to begin. Nothing is added where time stands still."""
+    waited_ns: float
+    """What requests waited for their translations."""
+    hit_rate: float | None
+    """Hits of the IO-TLB over lookups."""
+    walk_ns: float | None
+    """Mean time of a walk, its loads among it."""
+
+
 class StackedTables(TypedDict, total=False):
     """What the stacked DRAM did that holds tables (`machine.stacked`)."""
 
@@ -1102,6 +1125,8 @@ class Summary(TypedDict, total=False):
     """What snooping did; null without `machine.llc.coherence = "snoop"`, where a directory knows who has a line."""
     applications: list[LlcApplication]
     """What was done at the LLC for each application that it tells apart."""
+    iommu: IommuSummary | None
+    """What the IOMMU did; null without `machine.iommu`."""
     stacked: StackedTables | None
     """What the stacked DRAM did that holds tables; null without `machine.stacked`."""
     dram: DramSummary

@@ -29,6 +29,7 @@ from wirespeed.summary import (
     energy_text,
     flow_table_text,
     headline,
+    iommu_text,
     key_numbers,
     levels,
     mark,
@@ -131,6 +132,7 @@ def run_summary(summary: Summary) -> RenderableType:
     parts += _flow_table(summary)
     parts += _neighbours(summary)
     parts += _applications(summary)
+    parts += _iommu(summary)
     parts += _stacked(summary)
     parts += _packet_buffer(summary)
     parts += _drops(summary)
@@ -520,6 +522,11 @@ def _applications(summary: Summary) -> list[RenderableType]:
         if each.get("changes") or each.get("skips")
     ]
     return [Text(), Text("Applications at the LLC", "bold"), table, *lines]
+
+
+def _iommu(summary: Summary) -> list[RenderableType]:
+    told = iommu_text(summary)
+    return [] if told is None else [Text(), Text("IOMMU", "bold"), _indented(told)]
 
 
 def _stacked(summary: Summary) -> list[RenderableType]:

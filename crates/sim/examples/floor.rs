@@ -136,7 +136,7 @@ fn pass(
                 of_bytes(layout.data(mbuf), packet.frame_bytes.into()).for_each(|line| look_up(line, How::DmaWrite));
                 look_up(layout.address(RX_RING, rx.offset(descriptor), 0).line(), How::DmaWrite);
             }
-            rx.complete(Received { packet, mbuf, visible: now, dma_memory: Ps::ZERO, in_nic: Ps::ZERO, queue: 0 });
+            rx.complete(Received { packet, mbuf, visible: now, ..Received::default() });
         }
         if depth == Depth::Traffic {
             spare.append(&mut frames);

@@ -39,6 +39,8 @@ reasons! {
     Pcie "pcie" "PCIe transfer";
     /// Device writes wait for the memory system.
     DmaMemory "dma_memory" "DMA waits for memory";
+    /// Translation of a device's addresses.
+    Iommu "iommu" "IOMMU page walk";
     /// In the receive ring, until a core takes the packet.
     Ring "ring" "waiting in the RX ring";
     /// A software queue between cores.

@@ -13,6 +13,7 @@ _COLOURS: Final[Mapping[str, str]] = {
     "nic": "#7b3a68",
     "pcie": "#a5558c",
     "dma_memory": "#d59cc2",
+    "iommu": "#7a2f63",
     "ring": "#0a5a9c",
     "queue": "#3478b4",
     "burst": "#6aa5d8",

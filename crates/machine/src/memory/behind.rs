@@ -152,6 +152,22 @@ impl Behind {
         }
     }
 
+    /// Reads `line` of a page table of devices from `at` on: when it is there. A controller has the request, and the answer
+    /// is that of an idle channel.
+    pub(super) fn read_for_walk(&mut self, line: Line, at: Ps) -> Ps {
+        let path = &mut Path::default();
+        if let Some((home, fabric)) = self.home_before_dram(line) {
+            return home.read(line, at, fabric, path);
+        }
+        let here = self.fabric.here();
+        let (home, hops) = self.reach_dram(line, at, path);
+        match &mut self.pending {
+            Some(pending) if pending.untimed => at + hops + pending.touch(home, line, at),
+            Some(pending) => at + hops + pending.read_for_walk(here, home, line, at + hops),
+            None => self.drams[home].post(line, false, at + hops),
+        }
+    }
+
     /// Writes `line`, which is on its way to memory from `at` on: when the memory that it lies in has it, and when that is
     /// done as far as anybody waits for it.
     #[inline]

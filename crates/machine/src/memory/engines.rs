@@ -18,7 +18,7 @@ use crate::{MachineError, Reply, Response, Served};
 ///
 /// A device or engine takes a copy as a whole where source and target each lie in one piece; other copies are loads
 /// and stores. One engine serves all cores, a copy after the other; of several sockets each has an engine in its controllers.
-/// Left out: translation of addresses; instructions that an engine would save, as for the copy table; the end of a core's
+/// Left out: translation of addresses, but of a DMA engine's, which pass the IOMMU; instructions that an engine would save, as for the copy table; the end of a core's
 /// burst does not wait for a copy under way; the way of a DMA engine's descriptors and of the word of its end between sockets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "by", rename_all = "kebab-case", deny_unknown_fields)]
@@ -207,7 +207,7 @@ impl Hierarchy {
                 let read = self.dma_read_to_copy(from, n, begins);
                 let written = self.dma_write(to, m, begins);
                 let busy = rate.time_for(u64::from(dst.bytes));
-                let done = (read + written.since(begins)).max(begins + busy);
+                let done = (read + written.since(begins) + self.translated()).max(begins + busy);
                 if let Some(engine) = self.engine.as_mut().filter(|engine| !engine.untimed) {
                     engine.free[0] = begins + busy;
                 }

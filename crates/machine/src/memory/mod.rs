@@ -32,6 +32,7 @@ mod fabric;
 mod home;
 mod homes;
 mod in_flight;
+mod iommu;
 mod latest;
 #[cfg(test)]
 mod links_tests;
@@ -69,6 +70,7 @@ pub use engines::{CopyEngineSpec, EngineCounters, EngineNotice};
 pub use exclusions::{EXCLUSIONS, Exclusion, check_together};
 pub use extent::Extent;
 pub use fabric::{LinkCounters, SocketCounters};
+pub use iommu::{IommuCounters, IommuMode, IommuSpec};
 pub use latest::PrivateLevels;
 pub(crate) use llc::Hash;
 pub use llc::{Coherence, Inclusion, Interconnect, LlcSpec, SliceCounters, SliceHash};
@@ -96,6 +98,7 @@ use copies::Copies;
 use directory::Directory;
 use engines::CopyEngine;
 use fabric::Fabric;
+use iommu::Iommu;
 use latest::Latest;
 use llc::{FillRule, Llc, Requester, SliceArrival, Spot};
 use pending::Asked;
@@ -288,6 +291,8 @@ pub struct Hierarchy {
     others: Vec<Option<Llc>>,
     /// Whose lines the LLC tells apart; nobody's when left out.
     applications: Option<Box<Applications>>,
+    /// Translates addresses of devices, if anyone does.
+    iommu: Option<Box<Iommu>>,
     #[serde(skip)]
     scratch: Option<Box<Scratch>>,
     counters: MemoryCounters,
@@ -410,6 +415,7 @@ impl Hierarchy {
             protocol,
             others: Vec::new(),
             applications: None,
+            iommu: None,
             scratch: None,
             counters: MemoryCounters::default(),
             #[cfg(test)]
@@ -534,8 +540,9 @@ impl Hierarchy {
     }
 
     /// A device writes `count` lines of a packet from `first` on at `now`, one after the other: when the last write is
-    /// done, as far as that is known (see [`Hierarchy::open`]).
+    /// done, as far as that is known (see [`Hierarchy::open`]), and translation apart (see [`Hierarchy::translated`]).
     pub fn dma_write(&mut self, first: Line, count: u64, now: Ps) -> Ps {
+        self.translate_for_device(first, count, now);
         if self.is_plain() && self.io_ways.0 != 0 && self.inclusion != Inclusion::Inclusive {
             return self.write_rows(first, count, now);
         }
@@ -546,6 +553,7 @@ impl Hierarchy {
     /// A device reads `count` lines of a packet from `first` on at `now`, one after the other: when all data are there.
     /// Nothing is allocated and nothing moves.
     pub fn dma_read(&mut self, first: Line, count: u64, now: Ps) -> Ps {
+        self.translate_for_device(first, count, now);
         if self.is_plain() {
             return self.read_rows(first, count, now);
         }
@@ -570,6 +578,7 @@ impl Hierarchy {
 
     /// A device reads a line of descriptors, as [`Hierarchy::dma_read`].
     pub fn read_descriptors(&mut self, line: Line, now: Ps) -> Ps {
+        self.translate_for_device(line, 1, now);
         if self.is_plain() {
             return self.read_rows(line, 1, now);
         }
@@ -1445,6 +1454,7 @@ impl Hierarchy {
                 let line = request.addr.line();
                 let write = request.access == probe::Access::DmaWrite;
                 let at = if write { self.dma_write(line, 1, now) } else { self.dma_read(line, 1, now) };
+                let at = at + self.translated();
                 return Response { at, served: Served::Llc, path: Path::of(Reason::DmaMemory, at - now) };
             }
             _ => {}

@@ -261,6 +261,12 @@ impl PendingMemory {
         self.device(fill);
     }
 
+    /// Reads `line` at `home`, for which nobody waits, from `at` on: what that takes on an idle channel.
+    pub(super) fn read_for_walk(&mut self, by: usize, home: usize, line: Line, at: Ps) -> Ps {
+        self.fill(by, home, line, false, at);
+        self.dram.unloaded_miss() + self.there + self.back
+    }
+
     /// Has the row of `line` at `home` open at `now`, where nothing waits for its channel: what a read takes if nothing is in the way.
     pub(super) fn touch(&mut self, home: usize, line: Line, now: Ps) -> Ps {
         self.dram.touch(home, line, now) + self.there + self.back

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 
 use engine::Seed;
 use proptest::prelude::*;
-use units::{Ps, Rate, Size, Span};
+use units::{Addr, Ps, Rate, Size, Span};
 
 use super::copies_tests::{CORES, Op, SENT, Twin, op, spec};
-use super::{ApplicationSpec, Hierarchy, HomeSocket, Inclusion, SocketsSpec, StackedTablesSpec};
+use super::{ApplicationSpec, Hierarchy, HomeSocket, Inclusion, IommuSpec, SocketsSpec, StackedTablesSpec};
 use crate::dram::{ControllerSetting, DramSpec};
 use crate::stacked::SkipSpec;
 
@@ -28,6 +28,8 @@ pub(super) struct Features {
     stacked: bool,
     /// Lines of a receive queue's tail.
     tails: Option<u32>,
+    /// Addresses of devices are translated.
+    iommu: bool,
 }
 
 impl Features {
@@ -41,6 +43,7 @@ impl Features {
             applications: None,
             stacked: false,
             tails: None,
+            iommu: false,
         }
     }
 }
@@ -67,8 +70,9 @@ pub(super) fn features() -> impl Strategy<Value = Features> {
         prop::option::of([role(), role()]),
         any::<bool>(),
         prop::option::of(1u32..5),
+        any::<bool>(),
     )
-        .prop_map(|(inclusion, copies, controllers, sockets, applications, stacked, tails)| Features {
+        .prop_map(|(inclusion, copies, controllers, sockets, applications, stacked, tails, iommu)| Features {
             // Nobody leaves lines out of an LLC whose directory they are.
             inclusion: if applications.is_some() && inclusion == Inclusion::Inclusive {
                 Inclusion::NonInclusive
@@ -81,6 +85,7 @@ pub(super) fn features() -> impl Strategy<Value = Features> {
             applications,
             stacked,
             tails,
+            iommu,
         })
 }
 
@@ -140,6 +145,9 @@ pub(super) fn machine(of: &Features, refresh: Span) -> Hierarchy {
         memory.put_into_stack(&stacked, vec![4..12], Seed(1), "machine.stacked").unwrap();
     }
     memory.hold_tails(of.tails.unwrap_or(0), 2, "nic.cache_cells").unwrap();
+    if of.iommu {
+        memory.translate_devices(&IommuSpec::default(), Addr(1 << 20), "machine.iommu").unwrap();
+    }
     memory
 }
 
@@ -208,6 +216,7 @@ fn all_features_at_once_are_one_machine() {
         applications: Some([Role::Wavers, Role::Bypasses]),
         stacked: true,
         tails: Some(4),
+        iommu: true,
     };
     let mut twin = Twin::new(machine(&features, usual_refresh()));
     for round in 0..40 {
@@ -228,5 +237,7 @@ fn all_features_at_once_are_one_machine() {
     let sockets = memory.socket_counters().unwrap();
     assert!(sockets.remote_reads > 0 && sockets.remote_llc > 0 && sockets.remote_writes > 0, "{sockets:?}");
     assert!(memory.applications()[0].counters.skipped > 0, "{:?}", memory.applications());
+    let iommu = memory.iommu_counters().unwrap();
+    assert!(iommu.hits > 500 && iommu.misses == 1 && iommu.references == 4, "{iommu:?}");
     assert!(memory.dram_counters().reads > 0 && memory.dram_counters().writes > 0);
 }

@@ -42,6 +42,7 @@ impl Hierarchy {
             engine.untimed = untimed;
         }
         self.protocol.set_untimed(untimed);
+        self.set_iommu_untimed(untimed);
     }
 }
 

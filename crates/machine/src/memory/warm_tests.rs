@@ -12,7 +12,7 @@ use super::together_tests::{Features, features, machine};
 use crate::{Memory, Served};
 
 /// What keeps time, and what counts it.
-const OF_TIME: [&str; 22] = [
+const OF_TIME: [&str; 25] = [
     "slices",
     "links",
     "in_flight",
@@ -34,6 +34,9 @@ const OF_TIME: [&str; 22] = [
     "waited",
     "heard",
     "supplier",
+    "walkers",
+    "walking",
+    "wait",
     // The refresh interval in which a channel was used last: rows tell what it did.
     "epoch",
 ];
@@ -44,6 +47,10 @@ fn without_time(value: &mut Value) {
             // Of what a stack counts its reads and writes take no time.
             if let Some(Value::Array(counters)) = fields.get_mut("Stack").and_then(|stack| stack.get_mut("counters")) {
                 counters.truncate(2);
+            }
+            // Of what an IOMMU counts the walks and their loads do.
+            if let Some(Value::Array(counters)) = fields.get_mut("iommu").and_then(|iommu| iommu.get_mut("counters")) {
+                counters.truncate(3);
             }
             fields.retain(|name, _| !OF_TIME.contains(&name.as_str()));
             fields.values_mut().for_each(without_time);

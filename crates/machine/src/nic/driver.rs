@@ -82,6 +82,8 @@ pub struct Received {
     pub dma_memory: Ps,
     /// How much of it was the NIC's: the wait for its packet rate and its queue's, and its pipeline.
     pub in_nic: Ps,
+    /// What its addresses took to be translated.
+    pub translated: Ps,
     /// Which of its core's receive queues it is in.
     pub queue: u16,
 }
@@ -284,6 +286,7 @@ impl Default for Received {
             visible: Ps::ZERO,
             dma_memory: Ps::ZERO,
             in_nic: Ps::ZERO,
+            translated: Ps::ZERO,
             queue: 0,
         }
     }

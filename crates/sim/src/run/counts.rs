@@ -8,8 +8,8 @@ use functions::upf::FlowCounters;
 use machine::buffer::BufferCounters;
 use machine::dram::{DramCounters, EnergyEvents};
 use machine::memory::{
-    ApplicationState, ClassCounters, CopyCounters, EngineCounters, LevelCounters, MemoryCounters, SnoopCounters,
-    SocketCounters, StackedCounters, TailCounters,
+    ApplicationState, ClassCounters, CopyCounters, EngineCounters, IommuCounters, LevelCounters, MemoryCounters,
+    SnoopCounters, SocketCounters, StackedCounters, TailCounters,
 };
 use units::Ps;
 
@@ -34,6 +34,8 @@ pub struct ServerCounts<A = ApplicationFound> {
     pub copies: CopyCounters,
     /// The copy engine; zeros without one.
     pub engine: EngineCounters,
+    /// Translation of devices' addresses; none without it.
+    pub iommu: Option<IommuCounters>,
     /// What was done at the LLC for the applications that it tells apart.
     pub applications: Vec<A>,
     /// The stacked DRAM; none without one.
@@ -77,6 +79,7 @@ impl ServerCounts<ApplicationState> {
             clos: clos::counters(memory),
             copies: memory.copy_counters(),
             engine: memory.engine_counters(),
+            iommu: memory.iommu_counters(),
             applications: memory.applications(),
             stacked: memory.stack_counters(),
             tails: memory.tails(),
@@ -116,6 +119,7 @@ impl ServerCounts<ApplicationState> {
             clos: clos::between(&from.clos, &to.clos),
             copies: to.copies - from.copies,
             engine: to.engine - from.engine,
+            iommu: to.iommu.zip(from.iommu).map(|(to, from)| to - from),
             applications,
             stacked: to.stacked.zip(from.stacked).map(|(to, from)| to - from),
             tails: to.tails.zip(from.tails).map(|(to, from)| to - from),

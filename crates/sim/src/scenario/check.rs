@@ -156,6 +156,9 @@ impl Scenario {
         if let Some(sockets) = &m.sockets {
             found.take(sockets.check("machine.sockets"));
         }
+        if let Some(iommu) = &m.iommu {
+            found.take(iommu.check("machine.iommu"));
+        }
     }
 
     fn check_server(&self, found: &mut ScenarioFaults) {

@@ -8,8 +8,8 @@ use machine::cache::{CacheSpec, PrefetcherSpec};
 use machine::cores::CoreSpec;
 use machine::dram::DramSpec;
 use machine::memory::{
-    ApplicationSpec, CopyEngineSpec, CopyTableSpec, Hierarchy, LlcSpec, MemorySpec, SocketsSpec, StackedTablesSpec,
-    TlbSpec,
+    ApplicationSpec, CopyEngineSpec, CopyTableSpec, Hierarchy, IommuSpec, LlcSpec, MemorySpec, SocketsSpec,
+    StackedTablesSpec, TlbSpec,
 };
 use machine::nic::{Holders, Mempool, MempoolSpec, NicSpec, PipelineSpec, ServerLayout};
 use schemars::JsonSchema;
@@ -251,6 +251,9 @@ pub struct MachineSpec {
     /// Address translation of each core; free when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tlb: Option<TlbSpec>,
+    /// Translation of devices' addresses: an IO-TLB and walks. They need none when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub iommu: Option<IommuSpec>,
     /// What each core's L2 asks for before it is wanted; nothing when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefetcher: Option<PrefetcherSpec>,
@@ -321,6 +324,9 @@ impl MachineSpec {
         }
         if let Some(sockets) = &self.sockets {
             memory.on_sockets(sockets, &self.memory(), layout.extents(), "machine")?;
+        }
+        if let Some(iommu) = &self.iommu {
+            memory.translate_devices(iommu, Addr(layout.bytes()), "machine.iommu")?;
         }
         Ok(())
     }

@@ -134,6 +134,7 @@ fn techniques_go_together_but_for_what_excludes_each_other() {
         ("sockets", "machine.sockets={count=2, hop=\"60 ns\", rate=\"166 Gbps\"}"),
         ("applications", "machine.applications={tables={}}"),
         ("stacked", "machine.stacked={}"),
+        ("iommu", "machine.iommu={}"),
         ("cache_cells", "nic.cache_cells=4"),
     ];
     for (i, (one, first)) in all.iter().enumerate() {

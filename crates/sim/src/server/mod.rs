@@ -504,6 +504,7 @@ struct InBurst {
     frame_bytes: u32,
     dma_memory: Ps,
     in_nic: Ps,
+    translated: Ps,
     visible: Ps,
     /// What became of a packet before this core had it.
     before: Option<Box<Attribution>>,
@@ -522,9 +523,11 @@ impl InBurst {
                 attribution.charge(Reason::Queue, waited);
             }
             None => {
+                let elsewhere = self.in_nic + self.dma_memory + self.translated;
                 attribution.charge(Reason::Nic, self.in_nic);
-                attribution.charge(Reason::Pcie, self.visible - self.arrival - self.in_nic - self.dma_memory);
+                attribution.charge(Reason::Pcie, self.visible - self.arrival - elsewhere);
                 attribution.charge(Reason::DmaMemory, self.dma_memory);
+                attribution.charge(Reason::Iommu, self.translated);
                 attribution.charge(Reason::Ring, waited);
             }
         }
@@ -545,17 +548,20 @@ enum NextStop {
 struct TxBurst {
     core: usize,
     at: Ps,
-    /// What reading the descriptors waited for memory.
+    /// What reading the descriptors waited for memory, and of that for its translation.
     in_memory: Ps,
+    translated: Ps,
     packets: Vec<Leaving>,
 }
 
-/// What a batch's packets have in common: its core, when it was handed over, and what its descriptors waited for memory.
+/// What a batch's packets have in common: its core, when it was handed over, and what its descriptors waited for memory,
+/// and of that for their translation.
 #[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
 struct HandedOver {
     core: usize,
     at: Ps,
     in_memory: Ps,
+    translated: Ps,
 }
 
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
@@ -570,6 +576,8 @@ struct Leaving {
     port: PortId,
     mbuf: u32,
     attribution: Attribution,
+    /// What its addresses took to be translated when it was read.
+    translated: Ps,
 }
 
 /// The memory system of `scenario`, and where in it everything lies.
@@ -1033,7 +1041,7 @@ impl Server {
         let bytes = u64::from(packet.frame_bytes) + self.driver.written();
         let at = self.up.transfer(now, bytes) + self.rx_pipeline;
         let in_nic = now - packet.arrival + self.rx_pipeline;
-        let received = Received { packet, mbuf, visible: at, dma_memory: Ps::ZERO, in_nic, queue: queue as u16 };
+        let received = Received { packet, mbuf, visible: at, in_nic, queue: queue as u16, ..Received::default() };
         self.crossing.push_back(Crossing { received, descriptor, core, bytes });
         self.engine.schedule(at, PRIORITY_NIC, ServerEvent::DmaWrite);
     }
@@ -1078,7 +1086,7 @@ impl Server {
 
     /// Writes a packet and its descriptor; when both are in memory, if that is known now.
     fn dma_write(&mut self, crossing: Crossing, observer: &mut impl DepartureObserver) -> Option<Ps> {
-        let Crossing { received, descriptor, core, bytes } = crossing;
+        let Crossing { mut received, descriptor, core, bytes } = crossing;
         let now = self.engine.now();
         let CoreInput::Nic(rx) = &self.cores[core].input else { return Some(now) };
         let rx = rx.queue(received.queue.into());
@@ -1086,6 +1094,7 @@ impl Server {
         // The NIC has fetched descriptors ahead, a line at a time.
         if ring.0.is_multiple_of(LINE_BYTES) {
             self.memory.read_descriptors(ring.line(), now);
+            self.memory.translated();
         }
         let told = match rx.completion_offset(descriptor) {
             Some(offset) => self.layout.address(RX_COMPLETIONS, offset, core as u16),
@@ -1106,6 +1115,7 @@ impl Server {
         };
         let written = written.max(self.memory.write_descriptors(told.line(), now));
         let written = self.memory.close(written);
+        received.translated = self.memory.translated();
         self.written(core, received, bytes, written)
     }
 
@@ -1145,6 +1155,7 @@ impl Server {
             frame_bytes: received.packet.frame_bytes,
             dma_memory: received.dma_memory,
             in_nic: received.in_nic,
+            translated: received.translated,
             visible: received.visible,
             before,
             next: NextStop::Ends(PacketFate::Lost(Loss::NoTxDescriptor)),
@@ -1357,14 +1368,7 @@ impl Server {
                 }
                 NextStop::Worker(to) => {
                     let before = Box::new(spent());
-                    let received = Received {
-                        packet,
-                        mbuf: entry.mbuf,
-                        visible: now,
-                        dma_memory: Ps::ZERO,
-                        in_nic: Ps::ZERO,
-                        queue: 0,
-                    };
+                    let received = Received { packet, mbuf: entry.mbuf, visible: now, ..Received::default() };
                     handed.push((to, Handed { received, before }));
                     continue;
                 }
@@ -1379,6 +1383,7 @@ impl Server {
                     port,
                     mbuf: entry.mbuf,
                     attribution: spent(),
+                    translated: Ps::ZERO,
                 });
             } else {
                 if let Some(scattered) = &mut self.scattered {
@@ -1414,7 +1419,7 @@ impl Server {
             return;
         }
         let now = self.engine.now();
-        let batch = TxBurst { core: i, at: now, in_memory: Ps::ZERO, packets };
+        let batch = TxBurst { core: i, at: now, in_memory: Ps::ZERO, translated: Ps::ZERO, packets };
         let slot = match self.free_batches.pop() {
             Some(slot) => {
                 self.batches[slot] = Some(batch);
@@ -1506,6 +1511,7 @@ impl Server {
             read = read.max(self.memory.read_descriptors(line, now));
         }
         let read = self.memory.close(read);
+        batch.translated = self.memory.translated();
         let crossed = self.down.transfer(now, count * descriptor);
         self.descriptors_read(slot, crossed, read);
     }
@@ -1515,11 +1521,12 @@ impl Server {
         let Some(batch) = self.batches[slot].take() else { return };
         self.free_batches.push(slot);
         let now = self.engine.now();
-        let handed = HandedOver { core: batch.core, at: batch.at, in_memory: batch.in_memory };
-        for packet in batch.packets {
+        let TxBurst { core, at, in_memory, translated, packets } = batch;
+        let handed = HandedOver { core, at, in_memory, translated };
+        for mut packet in packets {
             let bytes = u64::from(packet.sent_bytes);
             // It came with its descriptor: nothing is read for it.
-            let copied = self.cores[batch.core].tx[usize::from(packet.port.0)].is_copied(packet.sent_bytes);
+            let copied = self.cores[core].tx[usize::from(packet.port.0)].is_copied(packet.sent_bytes);
             let start = Addr(self.layout.data(packet.mbuf).0.saturating_add_signed(packet.moved.into()));
             let (first, count) = lines(start, bytes);
             if self.output.is_some() {
@@ -1554,6 +1561,7 @@ impl Server {
                 }
             };
             let at = self.memory.close(at);
+            packet.translated = self.memory.translated();
             let crossed = if copied { now } else { self.down.transfer(now, bytes) };
             self.read(packet, handed, crossed, at, observer);
         }
@@ -1581,7 +1589,7 @@ impl Server {
         if let Some(scattered) = &mut self.scattered {
             scattered.free(packet.mbuf);
         }
-        let memory = self.coarse.device(Device::Read, memory);
+        let memory = self.coarse.device(Device::Read, memory + packet.translated);
         let read = self.paced(crossed + memory);
         let port = usize::from(packet.port.0);
         let first_bit = (read + self.tx_pipeline).max(self.port_free[port]);
@@ -1591,7 +1599,9 @@ impl Server {
         self.cores[batch.core].tx[port].read(read);
         let mut attribution = packet.attribution;
         let in_memory = memory + batch.in_memory;
-        attribution.charge(Reason::DmaMemory, in_memory);
+        let translated = in_memory.min(packet.translated + batch.translated);
+        attribution.charge(Reason::DmaMemory, in_memory - translated);
+        attribution.charge(Reason::Iommu, translated);
         let ready = read + self.tx_pipeline;
         let in_nic = ready - crossed - memory;
         attribution.charge(Reason::Nic, in_nic);

@@ -59,8 +59,8 @@ struct BlockRead {
     bytes: u64,
     /// Blocks that are on their way.
     under_way: u32,
-    /// When the block that is there last has crossed PCIe, memory apart, and what memory took.
-    there: (Ps, Ps),
+    /// When the block that is there last has crossed PCIe, memory apart, and what memory and translation took.
+    there: [Ps; 3],
 }
 
 /// A block that is on its way.
@@ -71,6 +71,7 @@ pub(super) struct Block {
     packet: u64,
     since: Ps,
     crossed: Ps,
+    translated: Ps,
 }
 
 impl NicOutput {
@@ -105,7 +106,14 @@ impl Server {
         }
         let bytes = u64::from(packet.sent_bytes);
         let runs = runs.filter(|(_, count, _)| *count > 0).collect();
-        queue.packets.push_back(BlockRead { packet, batch, runs, bytes, under_way: 0, there: (now, Ps::ZERO) });
+        queue.packets.push_back(BlockRead {
+            packet,
+            batch,
+            runs,
+            bytes,
+            under_way: 0,
+            there: [now, Ps::ZERO, Ps::ZERO],
+        });
         if !output.scheduled {
             output.scheduled = true;
             self.engine.schedule(output.free.max(now), PRIORITY_NIC, ServerEvent::Output);
@@ -162,6 +170,7 @@ impl Server {
             }
         }
         let state = self.memory.close(there);
+        let translated = self.memory.translated();
         let is_last = reading.runs.is_empty();
         // The last block has what is left, be it in no line of its own.
         let bytes = if is_last { reading.bytes } else { ((lines - left) * LINE_BYTES).min(reading.bytes) };
@@ -170,7 +179,7 @@ impl Server {
         queue.asked += usize::from(is_last);
         let crossed = self.down.transfer(now, bytes);
         output.free = crossed - self.down.latency();
-        self.block_asked(Block { queue: at, packet, since: now, crossed }, state, observer);
+        self.block_asked(Block { queue: at, packet, since: now, crossed, translated }, state, observer);
         lines - left
     }
 
@@ -187,15 +196,18 @@ impl Server {
         let queue = &mut output.queues[block.queue];
         let Some(reading) = queue.packets.get_mut((block.packet - queue.left) as usize) else { return };
         reading.under_way -= 1;
-        let there = (block.crossed, at.since(block.since));
-        if there.0 + there.1 > reading.there.0 + reading.there.1 {
+        let there = [block.crossed, at.since(block.since), block.translated];
+        let sum = |times: [Ps; 3]| times.into_iter().fold(Ps::ZERO, |sum, time| sum + time);
+        if sum(there) > sum(reading.there) {
             reading.there = there;
         }
         while let Some(output) = &mut self.output
             && let queue = &mut output.queues[block.queue]
             && queue.packets.front().is_some_and(|reading| reading.under_way == 0 && reading.runs.is_empty())
-            && let Some(BlockRead { packet, batch, there: (crossed, memory), .. }) = queue.packets.pop_front()
+            && let Some(BlockRead { mut packet, batch, there, .. }) = queue.packets.pop_front()
         {
+            let [crossed, memory, translated] = there;
+            packet.translated = translated;
             queue.left += 1;
             queue.asked -= 1;
             self.send(packet, batch, crossed, memory, observer);

@@ -223,7 +223,7 @@ impl Server {
 
     fn ask_for_packets(&mut self, slot: usize, since: Ps, crossed: Ps, at: Ps) {
         let Some(batch) = &mut self.batches[slot] else { return };
-        let waited = self.coarse.device(Device::Descriptors, at.since(since));
+        let waited = self.coarse.device(Device::Descriptors, at.since(since) + batch.translated);
         batch.in_memory = batch.in_memory.max(waited);
         let there = crossed + batch.in_memory + self.down.latency();
         self.engine.schedule(there.max(self.engine.now()), PRIORITY_NIC, ServerEvent::ReadPackets(slot));
@@ -312,10 +312,12 @@ impl Server {
     pub(super) fn visible(&mut self, i: usize, mut received: Received, since: Ps, written: Ps) -> Ps {
         let worker = &mut self.cores[i];
         // A write that was under way when time was left may have taken longer than the mean.
-        let written = (since + self.coarse.device(Device::Write, written - since)).max(self.engine.now());
+        let waited = self.coarse.device(Device::Write, written - since + received.translated);
+        let written = (since + waited).max(self.engine.now());
         let visible = written.max(worker.latest_visible);
         worker.latest_visible = visible;
-        received.dma_memory = visible - since;
+        received.translated = received.translated.min(visible - since);
+        received.dma_memory = visible - since - received.translated;
         received.visible = visible;
         if let CoreInput::Nic(rx) = &mut worker.input {
             rx.complete(received);

@@ -83,6 +83,17 @@ const CASES: &[(&str, &[&str])] = &[
         &["buffer.size=\"256 KiB\"", "buffer.allocation=piecewise", "nic.output_block=2", "traffic.load=0.9"],
     ),
     ("forwarding", &["machine.sockets={ count = 2, hop = \"50 ns\", rate = \"100 Gbps\" }", "machine.cores=4"]),
+    ("forwarding", &["machine.iommu={ iotlb_entries = 16, walks = 1 }", "nic.output_block=4", "traffic.load=0.6"]),
+    (
+        "forwarding",
+        &[
+            "machine.iommu={ iotlb_entries = 32 }",
+            "machine.dram.controller={}",
+            "machine.dram.standard=ddr4-2400u",
+            "machine.llc.io_ways=0",
+            "nic.pcie.credits=\"8 KiB\"",
+        ],
+    ),
     ("forwarding", &["machine.stacked.memory.channels=8", "mempool.shuffled=true", "mempool.kind=lifo"]),
 ];
 
@@ -166,7 +177,7 @@ impl Run {
             format!("{:?}", (memory.copy_counters(), memory.engine_counters(), memory.applications())),
             format!("{:?}", (memory.dram_counters(), memory.dram_work(server.now()), memory.dram_report(server.now()))),
             format!("{:?}", (memory.socket_counters(), memory.snoop_counters(), memory.stack_counters())),
-            format!("{:?}", (memory.tails(), memory.tail_lines())),
+            format!("{:?}", (memory.tails(), memory.tail_lines(), memory.iommu_counters())),
             format!("{:?}", self.steer.clone().map(Steer::into_history)),
         ]
     }

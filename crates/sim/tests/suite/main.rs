@@ -4,6 +4,7 @@ mod applications;
 mod clones;
 mod coherence;
 mod functional;
+mod iommu;
 mod nics;
 mod owners;
 mod packet_buffer;

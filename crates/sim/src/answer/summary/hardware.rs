@@ -10,8 +10,8 @@ use machine::buffer::BufferCounters;
 use machine::dram::stats::Shares;
 use machine::dram::{CommandReport, ControllerSetting, DramCounters, Energy, PagePolicy};
 use machine::memory::{
-    ApplicationCounters, ApplicationSpec, ClassCounters, CopyCounters, CopyEngineSpec, EngineCounters, LevelCounters,
-    SnoopCounters, SocketCounters, StackedCounters, TailCounters, Ways,
+    ApplicationCounters, ApplicationSpec, ClassCounters, CopyCounters, CopyEngineSpec, EngineCounters, IommuCounters,
+    LevelCounters, SnoopCounters, SocketCounters, StackedCounters, TailCounters, Ways,
 };
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -260,6 +260,33 @@ pub(super) fn applications(scenario: &Scenario, measured: &Measured) -> Vec<LlcA
         }
     };
     scenario.machine.applications.iter().zip(&measured.counts.applications).map(one).collect()
+}
+
+/// What the IOMMU did that translates addresses of devices (`machine.iommu`).
+#[derive(Serialize, JsonSchema)]
+pub struct IommuSummary {
+    /// Bytes of a page.
+    page_bytes: u64,
+    #[serde(flatten)]
+    counters: IommuCounters,
+    /// Hits of the IO-TLB over lookups.
+    #[schemars(with = "Option<f64>")]
+    hit_rate: f64,
+    /// Mean time of a walk, its loads among it.
+    #[schemars(with = "Option<f64>")]
+    walk_ns: f64,
+}
+
+impl IommuSummary {
+    pub(super) fn of(scenario: &Scenario, measured: &Measured) -> Option<IommuSummary> {
+        let (spec, counters) = scenario.machine.iommu.as_ref().zip(measured.counts.iommu)?;
+        Some(IommuSummary {
+            page_bytes: spec.page.bytes(),
+            hit_rate: counters.hits as f64 / (counters.hits + counters.misses) as f64,
+            walk_ns: counters.walked.as_ns() / counters.misses as f64,
+            counters,
+        })
+    }
 }
 
 /// What the stacked DRAM did that holds tables (`machine.stacked`).

@@ -26,7 +26,7 @@ use crate::run::sampling::Sampling;
 use crate::scenario::{FunctionKind, Scenario};
 use crate::server::Loss;
 use hardware::{
-    ClassSummary, CopyEngineSummary, CopyTable, CoreSummary, DramSummary, FlowTableSummary, LevelSummary,
+    ClassSummary, CopyEngineSummary, CopyTable, CoreSummary, DramSummary, FlowTableSummary, IommuSummary, LevelSummary,
     LlcApplication, LlcByCores, LlcBytes, Member, MempoolSummary, NeighbourSummary, NicCache, PacketBufferSummary,
     Pcie, SnoopingSummary, Sockets, StackedTables,
 };
@@ -182,6 +182,8 @@ pub struct Summary {
     snooping: Option<SnoopingSummary>,
     /// What was done at the LLC for each application that it tells apart.
     applications: Vec<LlcApplication>,
+    /// What the IOMMU did; null without `machine.iommu`.
+    iommu: Option<IommuSummary>,
     /// What the stacked DRAM did that holds tables; null without `machine.stacked`.
     stacked: Option<StackedTables>,
     /// DRAM.
@@ -307,6 +309,7 @@ impl Summary {
             sockets: Sockets::of(measured),
             snooping: SnoopingSummary::of(measured),
             applications: hardware::applications(scenario, measured),
+            iommu: IommuSummary::of(scenario, measured),
             stacked: StackedTables::of(scenario, measured),
             dram: DramSummary::of(scenario, measured),
             pcie: Pcie::of(scenario, measured),

@@ -222,6 +222,7 @@ impl<'a> Idle<'a> {
             visible: self.now,
             dma_memory: Ps::ZERO,
             in_nic: Ps::ZERO,
+            translated: Ps::ZERO,
             queue,
         });
         worker.waiting += 1;

@@ -164,6 +164,8 @@ impl LeftOut {
         note(scenario.nic.pcie.credits.is_some(), "nic.pcie.credits: writes never wait for credits");
         note(!scenario.machine.applications.is_empty(), "machine.applications: the LLC tells nobody's lines apart");
         note(scenario.machine.stacked.is_some(), "machine.stacked: tables lie in the machine's DRAM");
+        let translates = scenario.machine.iommu.as_ref().is_some_and(|iommu| iommu.translates());
+        note(translates, "machine.iommu: devices' addresses need no translation");
         note(scenario.machine.sockets.is_some(), "machine.sockets: DRAM is that of one socket");
         note(!scenario.neighbours.is_empty(), "neighbours: packet cores are alone on the machine");
         note(
