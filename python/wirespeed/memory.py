@@ -17,13 +17,16 @@ from typing import Any, Final, TypeAlias
 from wirespeed import _wirespeed, files
 from wirespeed._wirespeed import Trace
 from wirespeed.curve import Curve, curve
+from wirespeed.dma import DmaReads, dma
 from wirespeed.errors import InputError
 
 __all__ = [
     "Curve",
+    "DmaReads",
     "Trace",
     "compare_drams",
     "curve",
+    "dma",
     "read_trace",
     "simulate_cache",
     "simulate_dram",

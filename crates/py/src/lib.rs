@@ -508,7 +508,7 @@ mod _wirespeed {
     #[pymodule_export]
     use super::leakage::{balls_into_bins, cyclic_leakage, resq_descriptors};
     #[pymodule_export]
-    use super::memory::{PyTrace, memory_curve, simulate_cache, simulate_dram};
+    use super::memory::{PyTrace, dma_reads, memory_curve, simulate_cache, simulate_dram};
     #[pymodule_export]
     use super::models::{PyProfile, queueing_model, run_copies};
     #[pymodule_export]

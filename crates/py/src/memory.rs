@@ -223,6 +223,14 @@ pub(crate) fn memory_curve(py: Python<'_>, scenario: &PyScenario, spec: String) 
     Ok(found.map_err(error)?.to_string())
 }
 
+/// What DMA reads take on a scenario's machine; JSON to JSON.
+#[pyfunction]
+pub(crate) fn dma_reads(py: Python<'_>, scenario: &PyScenario, spec: String) -> PyResult<String> {
+    let scenario = scenario.resolved.clone();
+    let found = interruptible(py, None, move || studies::dma::run_json(&scenario, &spec))?;
+    Ok(found.map_err(error)?.to_string())
+}
+
 /// What `work` gives, and the seconds that this thread worked for it.
 fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     let now = || {

@@ -3,6 +3,7 @@
 
 pub mod copies;
 pub mod curve;
+pub mod dma;
 pub mod lookups;
 pub mod loops;
 pub mod memory;

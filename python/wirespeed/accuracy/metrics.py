@@ -1,4 +1,4 @@
-"""What may be measured: fields of a run's summary by dotted names, names of their own, and what memory answers."""
+"""What may be measured: a run's summary by dotted names, names of their own, what memory and DMA reads answer."""
 
 from __future__ import annotations
 
@@ -48,6 +48,12 @@ MEMORY: Final[Mapping[str, str]] = {
 }
 """What `wirespeed memory curve` answers."""
 
+DMA: Final[Mapping[str, str]] = {
+    "pcie.dma_read_ns": "mean time of a DMA read as the device sees it",
+    "pcie.dma_read_gbps": "data that DMA reads bring, Gbps",
+}
+"""What `wirespeed memory dma` answers."""
+
 _MOST: Final = ("memory.read_gbps", "memory.most_gb_per_s")
 _AT: Final = re.compile(r"memory\.latency_ns@\s*(\d+(?:\.\d+)?)\s*(?:GB/s|GBps|GB_per_s)?")
 _RELATIVE: Final = " relative to "
@@ -91,6 +97,11 @@ class Metric:
         return self.name.startswith("memory.")
 
     @property
+    def of_dma(self) -> bool:
+        """Whether DMA reads of a window answer, and no run."""
+        return self.name in DMA
+
+    @property
     def at_gb_per_s(self) -> float | None:
         """The bandwidth at which a latency of memory is wanted."""
         found = _AT.fullmatch(self.name)
@@ -118,6 +129,8 @@ def parse(text: str) -> Metric:
             raise InputError(
                 f"metric {name}: of memory allowed are {'; '.join(f'{n}: {w}' for n, w in MEMORY.items())}"
             )
+        return found
+    if found.of_dma:
         return found
     if not _is_known(found.column):
         raise InputError(f"metric {name}: no field of a run's summary, {_near(name)}")
@@ -223,7 +236,7 @@ def _fits(column: str, field: str) -> bool:
 def _near(name: str) -> str:
     names = [*ALIASES, *OVER_CORES, IPC, *(each for each in fields() if "*" not in each)]
     names += [f"levels.{level}.{rate}" for level in ("L1d", "L2", "LLC", "DDIO") for rate in ("hit_rate", "miss_rate")]
-    near = nearest(name, [*names, *MEMORY], 0.4)
+    near = nearest(name, [*names, *MEMORY, *DMA], 0.4)
     return near.strip(" ()") + ("" if near else "as carried_mpps; docs/reference/results.md lists them")
 
 

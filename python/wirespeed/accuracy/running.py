@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from wirespeed import curve, files
+from wirespeed import curve, dma, files
 from wirespeed.accuracy import metrics, settings, target
 from wirespeed.accuracy.metrics import Columns, Metric
 from wirespeed.accuracy.rows import Row
@@ -56,6 +56,7 @@ class Bench:
 
     tasks: dict[str, Task] = field(default_factory=dict)
     curves: dict[str, Asked] = field(default_factory=dict)
+    dma: dict[str, Asked] = field(default_factory=dict)
     outcomes: dict[str, Outcome] = field(default_factory=dict)
 
     def want(self, asked: Asked, metric: Metric) -> _Wanted:
@@ -63,6 +64,9 @@ class Bench:
         if metric.of_memory:
             key = files.digest(json.dumps([asked.machine(), asked.reads]).encode())
             self.curves[key] = asked
+        elif metric.of_dma:
+            key = files.digest(json.dumps(["dma", asked.settings, asked.dma_reads()]).encode())
+            self.dma[key] = asked
         else:
             task = asked.task(metric.search)
             key = task.key
@@ -71,7 +75,7 @@ class Bench:
 
     def run(self, engine: Engine, progress: Callback | None) -> None:
         """Runs all that is wanted. Raises KeyboardInterrupt on Ctrl-C."""
-        total = len(self.tasks) + len(self.curves)
+        total = len(self.tasks) + len(self.curves) + len(self.dma)
 
         def told() -> None:
             if progress is not None:
@@ -88,15 +92,18 @@ class Bench:
         for key, asked in self.curves.items():
             self.outcomes[key] = _measured(key, asked, engine.workers)
             told()
+        for key, asked in self.dma.items():
+            self.outcomes[key] = _read(key, asked)
+            told()
 
     def number(self, wanted: _Wanted) -> float:
         """The number. Raises InputError where what was to answer failed, or does not report it."""
         outcome = self.outcomes[wanted.key]
         if outcome.error is not None:
             raise InputError(outcome.error)
-        return (
-            metrics.value(wanted.metric, outcome.values) if not wanted.metric.of_memory else _of_memory(wanted, outcome)
-        )
+        if wanted.metric.of_dma:
+            return float(outcome.values[wanted.metric.name])
+        return _of_memory(wanted, outcome) if wanted.metric.of_memory else metrics.value(wanted.metric, outcome.values)
 
     def parts(self, wanted: _Wanted) -> dict[str, str | None]:
         """By which parts its machine is known, and what held its rate back; nothing of what is no run."""
@@ -178,6 +185,21 @@ def _measured(key: str, asked: Asked, threads: int) -> Outcome:
     (share,) = found["curves"]
     values: dict[str, float | str] = {"idle_ns": share["idle_ns"], "most": share["most_gb_per_s"]}
     values["points"] = json.dumps([[p["bandwidth_gb_per_s"], p["latency_ns"]] for p in share["points"]])
+    return Outcome(key, values, seconds=time.perf_counter() - begun)
+
+
+def _read(key: str, asked: Asked) -> Outcome:
+    """DMA reads of a window: what each of the metrics is."""
+    begun = time.perf_counter()
+    try:
+        found = dma.dma(None, set=asked.settings, **asked.dma_reads())
+    except InputError as e:
+        return Outcome(key, error=str(e), seconds=time.perf_counter() - begun)
+    (point,) = found["points"]
+    values: dict[str, float | str] = {
+        "pcie.dma_read_ns": point["read_ns"]["mean"],
+        "pcie.dma_read_gbps": point["gbps"],
+    }
     return Outcome(key, values, seconds=time.perf_counter() - begun)
 
 

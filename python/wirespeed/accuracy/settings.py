@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from wirespeed import _wirespeed, files, scenarios
 from wirespeed.accuracy.rows import Row
@@ -29,17 +29,20 @@ SHORT: Final[Mapping[str, str]] = {
 
 SCENARIO: Final = "scenario"
 READS: Final = "reads"
+DMA: Final[Mapping[str, str]] = {"window": "4 KiB", "bytes": "64", "cache": "cold", "in_flight": "1"}
+"""What a row says of DMA reads, and what holds where it does not: as `wirespeed memory dma`."""
 # Parts of a machine stand between semicolons, or as in a sentence.
 _PARTS: Final = re.compile(r";| \+ ")
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a row's machine does what: a scenario, settings in their order, and the reads of a memory curve."""
+    """What a row's machine does what: a scenario, settings, the reads of a memory curve, and what DMA reads are of."""
 
     scenario: str
     settings: tuple[str, ...]
     reads: float = 100.0
+    dma: tuple[tuple[str, str], ...] = ()
 
     def task(self, search: str | None = None) -> Task:
         """A run of it; two rows that ask for the same have tasks of one key. Raises InputError as the reader does."""
@@ -56,6 +59,17 @@ class Asked:
         """The settings of the machine alone, which is all that its memory is measured with."""
         return [each for each in self.settings if scenarios.is_within(_path(each), "machine")]
 
+    def dma_reads(self) -> dict[str, Any]:
+        """What DMA reads are of, as `wirespeed.memory.dma` takes it. Raises InputError for what are no numbers."""
+        said = dict(DMA) | dict(self.dma)
+        numbers = {}
+        for name in ("bytes", "in_flight"):
+            if not said[name].removesuffix("B").strip().isdigit():
+                raise InputError(f"set: {name}={said[name]}: allowed is a number, as in {name}={DMA[name]}")
+            numbers[name] = int(said[name].removesuffix("B"))
+        of = {"windows": [said["window"]], "bytes": [numbers["bytes"]], "cache": [said["cache"]]}
+        return {**of, "in_flight": numbers["in_flight"]}
+
     def _defaults(self, said: list[str]) -> list[str]:
         paths = [_path(each) for each in said]
         own = {"run.packets": str(PACKETS), "run.curve": "[]"}
@@ -64,16 +78,18 @@ class Asked:
 
 def of(row: Row) -> Asked:
     """What a row asks for. Raises InputError for what is no setting, and where no machine is named."""
-    scenario, reads = BASE, 100.0
+    scenario, reads, dma = BASE, 100.0, dict(DMA)
     settings = _machine(row)
     for path, value in _pairs("set", row["set"].split(";")):
         if path == SCENARIO:
             scenario = _file(row, value)
         elif path == READS:
             reads = _share(value)
+        elif path in DMA:
+            dma[path] = value
         else:
             settings.append(f"{SHORT.get(path, path)}={value}")
-    return Asked(scenario, tuple(settings), reads)
+    return Asked(scenario, tuple(settings), reads, tuple(dma.items()))
 
 
 def _machine(row: Row) -> list[str]:

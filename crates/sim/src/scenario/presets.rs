@@ -23,8 +23,8 @@ pub const MACHINES: &[Preset] = presets!(
 /// Shipped processors, with their usual DIMMs.
 pub const PROCESSORS: &[Preset] = presets!(
     "processors":
-    "xeon-e3-1230-v2", "xeon-e5-2620-v3", "xeon-e5-2699-v3", "xeon-e5-1650-v4", "xeon-e5-2630-v4",
-    "xeon-e5-2680-v4", "xeon-e5-2697a-v4", "xeon-gold-6140", "xeon-gold-6146", "xeon-platinum-8163",
+    "xeon-e3-1230-v2", "xeon-e5-2620-v3", "xeon-e5-2637-v3", "xeon-e5-2699-v3", "xeon-e5-1650-v4",
+    "xeon-e5-2630-v4", "xeon-e5-2680-v4", "xeon-e5-2697a-v4", "xeon-gold-6140", "xeon-gold-6146", "xeon-platinum-8163",
     "xeon-platinum-8180", "xeon-gold-6240", "xeon-gold-6248r", "xeon-platinum-8280", "xeon-gold-6338",
     "xeon-platinum-8360y", "xeon-platinum-8380", "xeon-platinum-8480", "xeon-platinum-8562y-plus", "epyc-7402p",
     "epyc-7742", "epyc-7763", "epyc-9654", "neoverse-v2-grace", "cortex-a78ae-bluefield-3",
