@@ -117,7 +117,7 @@ def table(found: DmaReads) -> RenderableType:
 
     at_a_time = "one at a time" if found["in_flight"] == 1 else f"{found['in_flight']} at a time"
     points = found["points"]
-    columns = {
+    columns: dict[str, list[str]] = {
         "window": [_size(p["window_bytes"]) for p in points],
         "read": [f"{p['bytes']} B" for p in points],
         "cache": [p["cache"] for p in points],

@@ -24,8 +24,8 @@ Row = dict[str, Any]
 
 CPI, STALL = 0.33, 28.0
 """Of Skylake-SP, as they are shipped."""
-HASWELL: Final = (0.33, 62.0)
-"""Of Broadwell-EP's file, by CSIT's l2patch on a Haswell."""
+OLDER: Final = (CPI, 62.0)
+"""Of the core next to Ivy Bridge's, Haswell's, by CSIT's l2patch."""
 # One core's cycles on Skylake's core, by a source that is not PacketMill.
 OTHERS: Final = ("CX-4 rdma, 1 worker", "CX-4 mlx5, 1 worker", "CX-5 rdma, 1 worker", "CX-5 mlx5, 1 worker")
 # What Intel says of one clock: Sunny Cove over Skylake 1.18, Golden Cove over Cypress Cove 1.19.
@@ -64,18 +64,16 @@ def _core(cpi: float, stall: float) -> list[str]:
 def without() -> dict[str, Without]:
     """What each source's rows are set to when it is left out."""
     rapids = _core(CPI / GAIN, STALL / GAIN)
-    ixy = [*_core(*HASWELL), *(f"nic.{each}=0 ns" for each in ("doorbell", "doorbell_interval"))]
+    ixy = [*_core(*OLDER), *(f"nic.{each}=0 ns" for each in ("doorbell", "doorbell_interval"))]
     ixy += [f"nic.{each}=0 ns" for each in ("rx_pipeline", "tx_pipeline")]
-    # The stall of Haswell's core is fitted on l2patch alone.
-    haswell = Without({"": _core(CPI, STALL)}, "a core as Skylake's")
     return {
         "PacketMill": refitted(),
         "VPP IPv4": Without(
             {"": ["nic.packet_interval=0 ns"], "xeon-platinum-8562y": rapids},
             "Emerald Rapids by Intel's gains of its cores at one clock; no packet_interval",
         ),
-        "ixy": Without({"": ixy}, "a core as Haswell's, on which its file stands; no doorbells, no pipelines"),
-        "CSIT VPP": haswell,
+        "ixy": Without({"": ixy}, "a core as Haswell's; no doorbells, no pipelines"),
+        "CSIT VPP": Without({"": _core(CPI, STALL)}, "a core as Skylake's"),
     }
 
 

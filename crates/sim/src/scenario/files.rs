@@ -174,9 +174,10 @@ mod tests {
     }
 
     /// Texts that name no file.
-    const NAMES: [&str; 21] = [
+    const NAMES: [&str; 22] = [
         "name",
         "machine.name",
+        "machine.core.stalls.lengths",
         "machine.clos.*.neighbours[]",
         "machine.dram.controller.map",
         "machine.dram.controller.order",
