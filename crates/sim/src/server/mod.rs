@@ -239,6 +239,8 @@ pub struct Server {
     /// When the NIC may have the next packet to send.
     next_read: Ps,
     packet_interval: Ps,
+    /// Whether the last advance ended at its pause.
+    paused: bool,
     rx_pipeline: Ps,
     tx_pipeline: Ps,
     burst: usize,
@@ -316,7 +318,8 @@ state::state!(Server {
         instruction_parts,
         packet_interval,
         rx_pipeline,
-        tx_pipeline
+        tx_pipeline,
+        paused
     ],
 });
 
@@ -715,6 +718,7 @@ impl Server {
             intake: Intake::of(nic, scenario.receiving_cores() * nic.queues_per_core).map(Box::new),
             next_read: Ps::ZERO,
             packet_interval: nic.packet_interval.map_or(Ps::ZERO, Span::ps),
+            paused: false,
             rx_pipeline: nic.rx_pipeline.map_or(Ps::ZERO, Span::ps),
             tx_pipeline: nic.tx_pipeline.map_or(Ps::ZERO, Span::ps),
             up: PcieLink::new(&nic.pcie),
@@ -767,12 +771,14 @@ impl Server {
     /// Handles up to `events` events, and no more after the packet that reaches `pause` has arrived; `false` once
     /// all is done.
     pub fn advance(&mut self, events: usize, pause: Pause, observer: &mut impl DepartureObserver) -> bool {
+        self.paused = false;
         for _ in 0..events {
             let Some(event) = self.engine.pop() else { return false };
             match event {
                 ServerEvent::Arrival => {
                     self.arrival(observer);
                     if self.offered >= pause.offered || self.engine.now() >= pause.at {
+                        self.paused = true;
                         return true;
                     }
                 }
@@ -799,6 +805,11 @@ impl Server {
             self.call_memory();
         }
         true
+    }
+
+    /// Whether the last advance ended with what it was to pause for. Where its events ran out it did not, whatever the time is.
+    pub fn is_paused(&self) -> bool {
+        self.paused
     }
 
     /// Offers `packets` in all and no more: what is inside then goes on to its end.

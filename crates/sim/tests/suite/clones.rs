@@ -151,6 +151,7 @@ impl Run {
         let offered = [start, end].into_iter().filter(|&turn| turn > now).min().unwrap_or(u64::MAX);
         let more = self.server.advance(events, Pause { offered, at }, &mut self.ends);
         if let Some(steer) = &mut self.steer
+            && (self.server.is_paused() || !more)
             && self.server.now() >= steer.next()
         {
             steer.step(&mut self.server);

@@ -110,7 +110,7 @@ const CASES: &[(&str, &[&str])] = &[
     (
         "forwarding",
         &[
-            "traffic.load=0.125",
+            "traffic.load=0.12",
             "machine.core.frequency=\"0.8 GHz\"",
             "machine.l1.latency=1.74 ns",
             "machine.l2.latency=6.09 ns",
