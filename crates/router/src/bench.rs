@@ -215,7 +215,7 @@ pub fn bench_past(
     failed: impl FnMut(&str, RouterError) -> Result<(), RouterError>,
 ) -> Result<Benched, RouterError> {
     let begun = Instant::now();
-    judge(spec)?;
+    spec.check()?;
     let mut done = Benched::default();
     let table = table(spec.table.as_ref(), spec.seed, spec.capture.is_some(), &mut done.notes)?;
     let mut gpu = None;
@@ -258,26 +258,32 @@ pub fn bench_past(
     Ok(done)
 }
 
-fn judge(spec: &BenchSpec) -> Result<(), RouterError> {
-    if !spec.packets.is_power_of_two() || !(1 << 10..=1 << 24).contains(&spec.packets) {
-        let allowed = "must be a power of two from 2^10 to 2^24";
-        return Err(RouterError::Setting { what: "packets", came: spec.packets.to_string(), allowed });
-    }
-    for &batch in &spec.batches {
-        if !batch.is_power_of_two() || u64::from(batch) * 4 > spec.packets {
-            let allowed = "must be powers of two, up to a quarter of the packets";
-            return Err(RouterError::Setting { what: "batches", came: batch.to_string(), allowed });
+impl BenchSpec {
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    /// A number of packets, a batch, a share or a time that cannot be measured with.
+    pub fn check(&self) -> Result<(), RouterError> {
+        if !self.packets.is_power_of_two() || !(1 << 10..=1 << 24).contains(&self.packets) {
+            let allowed = "must be a power of two from 2^10 to 2^24";
+            return Err(RouterError::Setting { what: "packets", came: self.packets.to_string(), allowed });
         }
+        for &batch in &self.batches {
+            if !batch.is_power_of_two() || u64::from(batch) * 4 > self.packets {
+                let allowed = "must be powers of two, up to a quarter of the packets";
+                return Err(RouterError::Setting { what: "batches", came: batch.to_string(), allowed });
+            }
+        }
+        if let Some(share) = self.shares.iter().find(|share| !(share.is_finite() && **share > 0.0 && **share <= 2.0)) {
+            let allowed = "must be numbers above 0, up to 2";
+            return Err(RouterError::Setting { what: "shares", came: share.to_string(), allowed });
+        }
+        if let Some(seconds) = self.seconds.filter(|seconds| !(seconds.is_finite() && *seconds > 0.0)) {
+            let allowed = "must be a number above 0";
+            return Err(RouterError::Setting { what: "seconds", came: seconds.to_string(), allowed });
+        }
+        Ok(())
     }
-    if let Some(share) = spec.shares.iter().find(|share| !(share.is_finite() && **share > 0.0 && **share <= 2.0)) {
-        let allowed = "must be numbers above 0, up to 2";
-        return Err(RouterError::Setting { what: "shares", came: share.to_string(), allowed });
-    }
-    if let Some(seconds) = spec.seconds.filter(|seconds| !(seconds.is_finite() && *seconds > 0.0)) {
-        let allowed = "must be a number above 0";
-        return Err(RouterError::Setting { what: "seconds", came: seconds.to_string(), allowed });
-    }
-    Ok(())
 }
 
 /// A benchmark on its way.

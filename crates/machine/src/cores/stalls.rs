@@ -105,7 +105,7 @@ pub struct StallSpec {
 
 /// How long stalls last.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "a list of times as [\"5 us\"] or the name of a testbed as \"csit-skx\"")]
 pub enum StallLengths {
     /// As measured on a testbed: csit-hsw, csit-skx, csit-clx, csit-icx, csit-zn2, csit-dnv or csit-snr, of each second the longest.
     Measured(String),

@@ -171,6 +171,8 @@ fn commit_named(part: &str) -> Option<Commit> {
 
 fn benched(arguments: &[String]) -> Result<ExitCode, Box<dyn Error>> {
     let (spec, csv) = spec_of(arguments)?;
+    // Before an earlier file is written over.
+    spec.check()?;
     let mut file = csv.map(File::create).transpose()?;
     if let Some(file) = &mut file {
         writeln!(file, "{}", BenchPoint::COLUMNS)?;

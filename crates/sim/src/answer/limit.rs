@@ -1,5 +1,6 @@
 //! What holds a run's rate back, or comes nearest to it, and how much more could be offered.
 
+use machine::nic::PcieLink;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +30,8 @@ pub enum RateLimit {
     Pcie,
     /// DRAM.
     Dram,
+    /// Walks of the IOMMU.
+    Iommu,
     /// Something else: a ring, a pool, a queue, the packet buffer.
     Other,
 }
@@ -41,6 +44,7 @@ impl RateLimit {
             RateLimit::Nic => "the NIC's packet rate",
             RateLimit::Pcie => "PCIe",
             RateLimit::Dram => "DRAM",
+            RateLimit::Iommu => "the IOMMU",
             RateLimit::Other => "a ring, a pool or a queue",
         }
     }
@@ -53,6 +57,7 @@ pub struct RateUse {
     nic: f64,
     pcie: f64,
     dram: f64,
+    iommu: f64,
     /// Packets of a burst of the busiest core, and how many it could have.
     burst: (f64, u32),
 }
@@ -64,9 +69,20 @@ impl RateUse {
         let (nic, span) = (&result.scenario.nic, counts.span.as_secs());
         let share = |part: f64| if span > 0.0 { part / span } else { 0.0 };
         let (up, down) = counts.pcie_carried;
-        let offered = result.measured.measure.offered.packets as f64;
-        let queues = f64::from(result.scenario.receiving_cores() * nic.queues_per_core);
-        let taken = |interval: Option<units::Span>| interval.map_or(0.0, |time| share(offered * time.ps().as_secs()));
+        let offered = &result.measured.measure.offered;
+        let packets = offered.packets as f64;
+        // A queue takes its time for a packet and what the packet's bytes take on the link beside, as `server::intake` has it.
+        let frame = offered.l2_bytes.checked_div(offered.packets).unwrap_or(0) + nic.driver.written();
+        let on_link = PcieLink::with_headers(frame, nic.pcie.max_payload.into(), nic.pcie.overhead.into());
+        let in_queue = |time: units::Span| time.ps() + nic.pcie.rate.time_for(on_link);
+        let receiving = &counts.cores[..(result.scenario.receiving_cores() as usize).min(counts.cores.len())];
+        let (most, all) =
+            receiving.iter().fold((0, 0), |(most, all), core| (core.packets.max(most), all + core.packets));
+        // The busiest core's share of the packets, over its queues.
+        let of_queue = packets * most as f64 / (all.max(1) as f64 * f64::from(nic.queues_per_core));
+        let of_nic = nic.packet_interval.map_or(0.0, |time| share(packets * time.ps().as_secs()));
+        let queue = nic.queue_interval.map_or(0.0, |time| share(of_queue * in_queue(time).as_secs()));
+        let walkers = result.scenario.machine.iommu.as_ref().zip(counts.iommu);
         let full = match &result.measured.controllers {
             Some(controllers) => 1.0 - controllers.report.shares.idle,
             None => dram_bandwidth(&result.measured) / result.measured.dram_peak,
@@ -75,7 +91,8 @@ impl RateUse {
         RateUse {
             core: busiest.map_or(0.0, |core| share(core.busy.as_secs())),
             burst: (busiest.map_or(0.0, |core| core.packets as f64 / core.bursts.max(1) as f64), nic.burst),
-            nic: taken(nic.packet_interval).max(taken(nic.queue_interval) / queues),
+            nic: of_nic.max(queue),
+            iommu: walkers.map_or(0.0, |(spec, did)| share(did.walked.as_secs()) / f64::from(spec.walks.max(1))),
             pcie: share(up.max(down) as f64 * 8.0) / (nic.pcie.rate.gbps() * 1e9),
             dram: if full.is_finite() { full } else { 0.0 },
         }
@@ -85,6 +102,7 @@ impl RateUse {
     fn busiest(&self) -> (RateLimit, f64) {
         let all = [
             (RateLimit::Dram, self.dram),
+            (RateLimit::Iommu, self.iommu),
             (RateLimit::Pcie, self.pcie),
             (RateLimit::Nic, self.nic),
             (RateLimit::Core, self.core),
@@ -105,6 +123,9 @@ impl RateUse {
             return self.busiest().0;
         }
         let full = self.dram > 1.0 - DRAM_IDLE;
+        if self.iommu > SATURATED {
+            return RateLimit::Iommu;
+        }
         // Whoever passes on more than the next one takes is not what holds back: cores that find full rings come first.
         let behind = lost(&[Loss::NoRxDescriptor, Loss::QueueFull, Loss::NoMbuf]);
         if behind as f64 > FEW * all as f64 && (full || self.core > SATURATED) {
@@ -116,6 +137,11 @@ impl RateUse {
             // Bursts that are longer than a ring, a pool or a queue.
             false => RateLimit::Other,
         }
+    }
+
+    /// The share of the time for which the IOMMU's walkers were busy.
+    pub fn iommu(&self) -> f64 {
+        self.iommu
     }
 
     /// Packets of a burst, where a core is busiest whose bursts are short: it would take less time a packet if more came.

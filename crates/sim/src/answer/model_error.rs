@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::answer::limit::RateLimit;
-use crate::scenario::{Scenario, core_of};
+use crate::scenario::{Scenario, ShippedCore, core_of, nic_intervals};
 
 /// Fewer rows make no band.
 const LEAST_ROWS: usize = 3;
@@ -85,13 +85,17 @@ pub struct MeasuredParts<'a> {
 }
 
 impl MeasuredParts<'_> {
-    /// A core whose cycles an instruction were changed is no longer that of its processor.
+    /// A core whose two numbers were changed is no longer that of its processor, nor a NIC that takes packets at another rate the shipped one.
     pub fn of(scenario: &Scenario) -> MeasuredParts<'_> {
-        let core = scenario.machine.processor.as_deref().and_then(core_of);
+        let (core, nic) = (&scenario.machine.core, &scenario.nic);
+        let own = scenario.machine.processor.as_deref().and_then(core_of);
+        let cycles = core.stalls(1).as_ns() * core.frequency.ghz();
+        let is_own = |found: &ShippedCore| found.cpi == core.cpi && (found.stall - cycles).abs() < 0.5;
+        let shipped = |name: &&str| nic_intervals(name) == Some((nic.packet_interval, nic.queue_interval));
         MeasuredParts {
-            core: core.filter(|(_, cpi)| *cpi == scenario.machine.core.cpi).map(|(name, _)| name),
-            nic: scenario.nic.model.as_deref(),
-            driver: scenario.nic.driver.preset.as_deref(),
+            core: own.filter(is_own).map(|found| found.name),
+            nic: nic.model.as_deref().filter(shipped),
+            driver: nic.driver.preset.as_deref(),
         }
     }
 }
@@ -109,7 +113,9 @@ fn errors(rows: &[Judged], parts: MeasuredParts, limit: RateLimit) -> Vec<ModelE
     let of_nic = MeasuredParts { nic, ..MeasuredParts::default() };
     let (by, limits): (&[MeasuredParts], &[RateLimit]) = match limit {
         RateLimit::Nic | RateLimit::Pcie => (&[of_nic], &[RateLimit::Nic, RateLimit::Pcie]),
-        _ => (&[near, of_core, of_driver], &[RateLimit::Core]),
+        RateLimit::Core => (&[near, of_core, of_driver], &[RateLimit::Core]),
+        // No row was bound by DRAM or the IOMMU, and rings that overflow say nothing of a rate.
+        RateLimit::Dram | RateLimit::Iommu | RateLimit::Other => (&[], &[]),
     };
     let of_kind = |kind: &'static str| move |row: &&Judged| row.kind == kind;
     let bound = |row: &&Judged| row.limit.is_some_and(|limit| limits.contains(&limit));
@@ -181,11 +187,13 @@ impl ModelError {
         let unit = if self.kind == AnswerKind::Hits { "points" } else { "%" };
         let many = if self.rows < ROWS_AN_END { "all" } else { "nine in ten" };
         format!(
-            "{} {:+.0} to {:+.0} {unit} ({many} of {} rows with {})",
+            "{} {:+.0} to {:+.0} {unit} ({many} of {} rows of {} source{} with {})",
             self.kind.noun(),
             low * 100.0,
             high * 100.0,
             self.rows,
+            self.sources,
+            if self.sources == 1 { "" } else { "s" },
             self.shared.join(" and ")
         )
     }
@@ -236,7 +244,7 @@ mod tests {
         assert_eq!(rows.len(), told.len());
         assert!(rows.iter().any(|row| row.kind == "rate" && row.limit == Some(RateLimit::Core)));
         for row in &rows {
-            let core = row.core.as_deref().map(|core| (core, core_of(core).map(|(name, _)| name)));
+            let core = row.core.as_deref().map(|core| (core, core_of(core).map(|found| found.name)));
             assert!(core.is_none_or(|(core, found)| found == Some(core)), "{row:?}");
             assert!(row.error.is_finite());
         }
@@ -285,7 +293,7 @@ mod tests {
         assert_eq!(
             [known, unknown],
             [
-                "Model's error on measured servers: DDIO hits -2 to +0 points (all of 3 rows with core a); no measured neighbour for \
+                "Model's error on measured servers: DDIO hits -2 to +0 points (all of 3 rows of 1 source with core a); no measured neighbour for \
                  rates, latency.",
                 "Model's error: no measured neighbour for rates, latency, DDIO hits.",
             ]

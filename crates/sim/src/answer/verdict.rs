@@ -36,6 +36,8 @@ const MANY_REJECTED: f64 = 0.05;
 const SOME_REJECTED: f64 = 0.01;
 /// A load of at least this share of the line rate is line rate: rates are rounded.
 const LINE_RATE: f64 = 0.9999;
+/// Where less more than this share of what was offered could be, something is near its limit.
+const ROOMY: f64 = 1.0;
 /// What a packet buffer takes.
 const MBUF_KIB: f64 = machine::nic::MBUF_STRIDE as f64 / 1024.0;
 /// Parts of the sojourn that are named.
@@ -206,11 +208,17 @@ pub fn verdict(result: &RunResult) -> RunVerdict {
         let n = facts.held().saturating_mul(20);
         advice = vec![format!("Offer more packets: --set run.packets={n}.")];
     } else if advice.is_empty() && result.search.is_none() && facts.lost == 0 {
-        advice.push("Nothing measured is near its limit: --search ndr finds the highest rate without loss.".into());
+        let near = RateUse::of(result).headroom() < ROOMY;
+        advice.push(if near {
+            "--search ndr finds the highest rate without loss.".into()
+        } else {
+            "Nothing measured is near its limit: --search ndr finds the highest rate without loss.".into()
+        });
     }
     let verdict = RunVerdict::new(status, !facts.fit_into_buffers(), headline, reasons, advice);
     let used = RateUse::of(result);
-    let headroom = (facts.lost == 0).then(|| used.headroom());
+    // Of what grows as it goes nobody knows how much more there is room for.
+    let headroom = (facts.lost == 0 && facts.stationary != Some(false)).then(|| used.headroom());
     let served = facts.served_mpps;
     verdict.beside_measured(result, &used, headroom, facts.offered_mpps, served)
 }
@@ -247,7 +255,14 @@ impl RunVerdict {
             self.headline = by_less_than_the_error(&self.headline);
         }
         if let Some(headroom) = headroom.filter(|_| matches!(self.status, RunStatus::LineRate | RunStatus::Carries)) {
+            // More than a port brings cannot be offered.
+            let to_line = 1.0 / result.load - 1.0;
             let more = percent(headroom);
+            let more = if headroom < to_line || to_line <= 0.0 {
+                more
+            } else {
+                format!("{more} (line rate is {})", percent(to_line))
+            };
             let least = match short {
                 Some(packets) => format!(
                     "at least {more} more could be offered, and more than that, since bursts of {} packets grow with it",
@@ -615,6 +630,11 @@ impl Facts<'_> {
                 if !memory_full {
                     advice.push(format!("RSS spreads flows over cores by hash, and a heavy flow stays on one core: try more cores (--set machine.cores={}), or a spread of more flows.", cores + 1));
                 }
+            } else if RateUse::of(self.result).iommu() > SATURATED {
+                reasons.push(format!(
+                    "{lead}: all walkers of the IOMMU are busy, and what devices write waits for its pages."
+                ));
+                advice.push("The IOMMU is the limit: try larger pages (machine.iommu.page), or mbufs that come back at once (--set mempool.kind=lifo).".into());
             } else {
                 reasons.push(format!("{lead} although no core is saturated (the busiest is busy {}): bursts are longer than {n} descriptors hold.", percent(most)));
                 advice.push(format!("Bursts overflow the rings while cores idle: try longer rings (--set nic.rx_descriptors={}; mempool.size has to hold them).", u64::from(n) * 2));

@@ -29,7 +29,7 @@ pub use machine::nic::Holders;
 pub use neighbours::NeighbourSpec;
 pub use overlay::{apply, get_mut, refuse_counted_masks};
 pub use policy::{PolicyKind, PolicySpec};
-pub use presets::{KINDS, MACHINES, Preset, SCENARIOS, core_of, find, known};
+pub use presets::{KINDS, MACHINES, Preset, SCENARIOS, ShippedCore, core_of, find, known, nic_intervals};
 pub use read::Overrides;
 pub use spec::{MachineSpec, RateSearch, RunSpec, SamplingSpec, Scenario, TrafficSpec};
 pub use words::with_nearest;

@@ -1,5 +1,7 @@
 //! Shipped machines, their parts and scenarios, and names that are near to what was written.
 
+use units::Span;
+
 /// A shipped file.
 pub struct Preset {
     /// Its name.
@@ -90,21 +92,40 @@ pub fn find(presets: &'static [Preset], name: &str) -> Option<&'static Preset> {
     presets.iter().find(|p| p.name == name)
 }
 
-/// Where the core of a shipped processor is from: the processor or architecture, of those that it stands on, that says what an instruction
-/// takes, and how many cycles that is.
-pub fn core_of(processor: &str) -> Option<(&'static str, f64)> {
+/// The core of a shipped processor.
+pub struct ShippedCore {
+    /// The processor or architecture, of those that it stands on, that says what an instruction takes.
+    pub name: &'static str,
+    /// Cycles an instruction.
+    pub cpi: f64,
+    /// Cycles that a packet stalls it, beside.
+    pub stall: f64,
+}
+
+/// Where the core of a shipped processor is from.
+pub fn core_of(processor: &str) -> Option<ShippedCore> {
     let mut name = processor.to_string();
     // No circle is shipped; each stands on a few others.
     for _ in 0..PROCESSORS.len() {
         let file = find(PROCESSORS, &name).or_else(|| find(ARCHITECTURES, &name))?;
         let says: toml::Table = toml::from_str(file.text).ok()?;
         let machine = says.get("machine")?;
-        if let Some(cpi) = machine.get("core").and_then(|core| core.get("cpi")).and_then(toml::Value::as_float) {
-            return Some((file.name, cpi));
+        let core = machine.get("core");
+        if let Some(cpi) = core.and_then(|core| core.get("cpi")).and_then(toml::Value::as_float) {
+            let stall = core.and_then(|core| core.get("packet_stall")).and_then(toml::Value::as_str);
+            let stall = stall.and_then(|text| text.strip_suffix(" cycles")?.parse().ok()).unwrap_or(0.0);
+            return Some(ShippedCore { name: file.name, cpi, stall });
         }
         name = machine.get("processor")?.as_str()?.to_string();
     }
     None
+}
+
+/// What a shipped NIC and one of its queues take for a packet.
+pub fn nic_intervals(name: &str) -> Option<(Option<Span>, Option<Span>)> {
+    let says: toml::Table = toml::from_str(find(NICS, name)?.text).ok()?;
+    let time = |key: &str| says.get("nic")?.get(key)?.clone().try_into().ok();
+    Some((time("packet_interval"), time("queue_interval")))
 }
 
 pub(super) fn names(presets: &[Preset]) -> Vec<&'static str> {

@@ -192,7 +192,7 @@ pub struct Summary {
     pcie: Pcie,
     /// Each core.
     cores: Vec<CoreSummary>,
-    /// What the system's stalls cost; null without `machine.core.stalls`.
+    /// What the system's stalls cost; null without `machine.core.stalls`, and where they come so often that the run's own loss has them.
     stalls: Option<StallsSummary>,
     /// The pool of packet buffers.
     mempool: MempoolSummary,
