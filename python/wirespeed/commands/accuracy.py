@@ -91,7 +91,7 @@ def answer(given: Options) -> int:
         output.judge_svg(given.svg, chart.SVG_MARK, "accuracy", given.measured)
     if given.errors is not None:
         if given.only is not None:
-            raise InputError(f"--errors {given.errors} with --only {given.only}: a table has all rows; leave --only out")
+            raise InputError(f"--errors {given.errors} with --only {given.only}: it is of all rows; leave --only out")
         _judge_errors(given.errors)
     with stoppable(), Bar(quiet=given.quiet, unit="runs") as bar:
         found = accuracy(given.measured, only=given.only, engine="local", jobs=given.jobs, progress=bar)
