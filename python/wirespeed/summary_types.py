@@ -37,6 +37,8 @@ RateLimit = Literal[
     "pcie",
     # DRAM.
     "dram",
+    # Walks of the IOMMU.
+    "iommu",
     # Something else: a ring, a pool, a queue, the packet buffer.
     "other",
 ]
@@ -623,7 +625,7 @@ class StallsSummary(TypedDict, total=False):
     """What stalls of the system cost the busiest core that receives."""
 
     every_s: float
-    """Seconds from one to the next, in the mean."""
+    """Seconds from the end of one to the next, in the mean."""
     longest_ns: float
     """The longest."""
     packets: float
@@ -1136,7 +1138,9 @@ class Summary(TypedDict, total=False):
     cores: list[CoreSummary]
     """Each core."""
     stalls: StallsSummary | None
-    """What the system's stalls cost; null without `machine.core.stalls`."""
+    """What the system's stalls cost; null without `machine.core.stalls`, and where they come so often that the
+    run's own loss has them.
+    """
     mempool: MempoolSummary
     """The pool of packet buffers."""
     packet_buffer: PacketBufferSummary | None

@@ -40,7 +40,8 @@ def test_every_claim_is_measured_and_every_panel_drawn(reading: str) -> None:
     assert all(figure.svg().startswith("<svg") for figure in found.figures[:1])
     # FIFO 4 KiB, DCQ 1 KiB, tables of eight cores 0.5 KiB.
     assert found.measured["storage"].ours == 5.5
-    assert any("not measured" in note for note in found.notes)
+    rows = paper.file("real-gpu.csv").count("\n") - 1
+    assert f"on a real GPU: {rows} rows in papers/{paper.id}/real-gpu.csv" in found.notes
     assert any(note.startswith("batch 256; throughput up to ") for note in found.notes)
     assert [row["application"] for row in found.tables["applications"]] == ["DPI", "Classifier", "RTL", "DecTTL"]
     assert len(found.tables["tasks"]) == 6

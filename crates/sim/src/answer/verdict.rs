@@ -217,8 +217,9 @@ pub fn verdict(result: &RunResult) -> RunVerdict {
     }
     let verdict = RunVerdict::new(status, !facts.fit_into_buffers(), headline, reasons, advice);
     let used = RateUse::of(result);
-    // Of what grows as it goes nobody knows how much more there is room for.
-    let headroom = (facts.lost == 0 && facts.stationary != Some(false)).then(|| used.headroom());
+    // Of what grows as it goes nobody knows how much more there is room for, nor of walks, which grow with the mbufs in flight.
+    let is_known = facts.stationary != Some(false) && used.limit(result) != RateLimit::Iommu;
+    let headroom = (facts.lost == 0 && is_known).then(|| used.headroom());
     let served = facts.served_mpps;
     verdict.beside_measured(result, &used, headroom, facts.offered_mpps, served)
 }
