@@ -58,7 +58,7 @@ pub struct ModelError {
 #[derive(Debug, Deserialize)]
 struct Judged {
     source: String,
-    /// MeasuredParts are null where a row names none, and so is the limit of what is no run.
+    /// Parts that a row does not name are null, and so is the limit of what is no run.
     core: Option<String>,
     nic: Option<String>,
     driver: Option<String>,
