@@ -3,24 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
 import pytest
 
-from wirespeed import InputError, cli, memory
-
-
-@pytest.fixture
-def wirespeed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    def call(*arguments: str) -> tuple[object, str, str]:
-        monkeypatch.setattr(sys, "argv", ["wirespeed", *arguments])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        printed = capsys.readouterr()
-        return left.value.code, printed.out, printed.err
-
-    return call
+from wirespeed import InputError, memory
 
 
 def test_the_command_asks_what_the_library_asks(wirespeed: Any) -> None:

@@ -7,7 +7,6 @@ import gzip
 import json
 import random
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from wirespeed import InputError, cli, memory, terminal
+from wirespeed import InputError, memory, terminal
 
 SHARED = Path(__file__).resolve().parents[3] / "shared"
 LINE = 64
@@ -35,18 +34,6 @@ def stream(count: int = REQUESTS) -> Addresses:
 def uniform(count: int = REQUESTS) -> Addresses:
     rng = random.Random(0)
     return np.array([rng.randrange(WINDOW // LINE) * LINE for _ in range(count)], dtype=np.uint64)
-
-
-@pytest.fixture
-def wirespeed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    def call(*arguments: str) -> tuple[object, str, str]:
-        monkeypatch.setattr(sys, "argv", ["wirespeed", *arguments])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        printed = capsys.readouterr()
-        return left.value.code, printed.out, printed.err
-
-    return call
 
 
 def test_a_sample_of_all_sets_is_exact_and_one_of_an_eighth_says_how_far_off_it_is() -> None:

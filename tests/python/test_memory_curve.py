@@ -6,14 +6,13 @@ import io
 import json
 import math
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import rich.console
 
-from wirespeed import InputError, _wirespeed, cli, curve, files, measured_curve, memory
+from wirespeed import InputError, _wirespeed, curve, files, measured_curve, memory
 
 SERVERS = Path(__file__).resolve().parents[3] / "shared" / "data" / "validation" / "servers"
 PLAIN = "read_percent,bandwidth_GBps,latency_ns\n"
@@ -26,18 +25,6 @@ def written(folder: Path, text: str) -> Path:
     file = folder / "measured.csv"
     file.write_text(text, encoding="utf-8")
     return file
-
-
-@pytest.fixture
-def wirespeed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    def call(*arguments: str) -> tuple[object, str, str]:
-        monkeypatch.setattr(sys, "argv", ["wirespeed", *arguments])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        printed = capsys.readouterr()
-        return left.value.code, printed.out, printed.err
-
-    return call
 
 
 def test_a_plain_measurement_is_read_as_it_stands(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from wirespeed import InputError, _wirespeed, cli, papers, terminal
+from wirespeed import InputError, _wirespeed, papers, terminal
 from wirespeed.papers import (
     Claim,
     Expected,
@@ -218,18 +218,6 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> Paper:
     monkeypatch.setattr(_wirespeed, "paper_file", lambda room, name: EXPECTED if name == "expected.csv" else None)
     monkeypatch.setattr(sys.modules[__name__], "COMPUTED", computed, raising=False)
     return paper
-
-
-@pytest.fixture
-def wirespeed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    def call(*arguments: str) -> tuple[object, str, str]:
-        monkeypatch.setattr(sys, "argv", ["wirespeed", *arguments])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        printed = capsys.readouterr()
-        return left.value.code, printed.out, printed.err
-
-    return call
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 200])
