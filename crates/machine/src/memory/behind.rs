@@ -136,25 +136,23 @@ impl Behind {
     /// that will be known later.
     #[inline]
     pub(super) fn read_memory(&mut self, line: Line, at: Ps) -> Ps {
-        let path = &mut Path::default();
-        if let Some((home, fabric)) = self.home_before_dram(line) {
-            return home.read(line, at, fabric, path);
-        }
-        let here = self.fabric.here();
-        let (home, hops) = self.reach_dram(line, at, path);
-        match &mut self.pending {
-            Some(pending) if pending.untimed => at + hops + pending.touch(home, line, at),
-            Some(pending) => {
-                pending.read_for_device(here, home, line, at + hops);
-                at
-            }
-            None => self.drams[home].post(line, false, at + hops),
-        }
+        self.read_behind(line, at, |pending, here, home, reached| {
+            pending.read_for_device(here, home, line, reached);
+            at
+        })
     }
 
     /// Reads `line` of a page table of devices from `at` on: when it is there. A controller has the request, and the answer
     /// is that of an idle channel.
     pub(super) fn read_for_walk(&mut self, line: Line, at: Ps) -> Ps {
+        self.read_behind(line, at, |pending, here, home, reached| {
+            reached + pending.read_for_walk(here, home, line, reached)
+        })
+    }
+
+    /// Reads `line` where it lies: when it is there. `ask` asks a controller, given who asks, the home and when that is reached.
+    #[inline]
+    fn read_behind(&mut self, line: Line, at: Ps, ask: impl FnOnce(&mut PendingMemory, usize, usize, Ps) -> Ps) -> Ps {
         let path = &mut Path::default();
         if let Some((home, fabric)) = self.home_before_dram(line) {
             return home.read(line, at, fabric, path);
@@ -163,7 +161,7 @@ impl Behind {
         let (home, hops) = self.reach_dram(line, at, path);
         match &mut self.pending {
             Some(pending) if pending.untimed => at + hops + pending.touch(home, line, at),
-            Some(pending) => at + hops + pending.read_for_walk(here, home, line, at + hops),
+            Some(pending) => ask(pending, here, home, at + hops),
             None => self.drams[home].post(line, false, at + hops),
         }
     }
