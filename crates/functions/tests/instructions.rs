@@ -7,26 +7,36 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The examples, built as released.
+/// What a function is made of.
+const CRATES: [&str; 5] =
+    ["wirespeed-functions", "wirespeed-packet", "wirespeed-probe", "wirespeed-state", "wirespeed-units"];
+
+/// The examples. What a function is made of is built as released; all libraries beside are those that the tests have.
 fn programs() -> &'static PathBuf {
     static PROGRAMS: OnceLock<PathBuf> = OnceLock::new();
     PROGRAMS.get_or_init(|| {
         // target/<profile>/deps/<this test>
         let test = std::env::current_exe().expect("a test knows its path");
         let target = test.ancestors().nth(3).expect("cargo's target folder");
+        let released = CRATES.iter().flat_map(|name| {
+            ["opt-level=3", "codegen-units=16", "debug-assertions=false", "overflow-checks=false"]
+                .map(|setting| format!("--config=profile.dev.package.{name}.{setting}"))
+        });
         let built = Command::new(env!("CARGO"))
-            .args(["build", "--release", "--offline", "--quiet", "-p", env!("CARGO_PKG_NAME")])
-            // With its features of libraries, what `make build` has compiled for the extension is taken as it is.
-            .args(["-p", "wirespeed-py"])
+            // Libraries have their features from all of the workspace.
+            .args(["build", "--workspace", "--offline", "--quiet"])
             .args(["--example", "forward_instructions", "--example", "upf_instructions"])
             .args(["--example", "application_instructions", "--target-dir"])
             .arg(target)
+            .args(released)
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .env_remove("RUSTFLAGS")
+            // It keeps small functions apart.
+            .env("CARGO_INCREMENTAL", "0")
             .output()
             .expect("cargo runs");
         assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
-        target.join("release/examples")
+        target.join("debug/examples")
     })
 }
 
