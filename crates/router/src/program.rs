@@ -295,53 +295,71 @@ impl Lowered {
             Lowered::Classify(tables, drop_unmatched, ports) => {
                 let (drop_unmatched, ports) = (u32::from(*drop_unmatched), u32::from(*ports));
                 let none = KernelTables { drop_unmatched, ports, ..none };
-                match &**tables {
-                    ClassifyTables::Linear { rules } => KernelTables {
-                        function: 4,
-                        rules: machine.table("rules", bytes(rules))?,
-                        rule_count: rules.len() as u32 / 8,
-                        ..none
-                    },
-                    ClassifyTables::TupleSpace { tuples, buckets, entries } => KernelTables {
-                        function: 5,
-                        rules: machine.table("tuples", bytes(tuples))?,
-                        rule_count: tuples.len() as u32 / 8,
-                        buckets: machine.table("buckets of rules", bytes(buckets))?,
-                        entries: machine.table("rules", bytes(entries))?,
-                        ..none
-                    },
-                }
+                place_rules(tables, none, machine)?
             }
             Lowered::Inspect(tables, depth, drop, ports) => {
                 let (depth, drop_unmatched, ports) = (*depth, u32::from(*drop), u32::from(*ports));
                 let none = KernelTables { depth, drop_unmatched, ports, ..none };
-                match &**tables {
-                    InspectTables::Automaton { text, root, states, wide, outputs, lists } => KernelTables {
-                        function: 6,
-                        text: machine.table("patterns", bytes(text))?,
-                        root: machine.table("the automaton's root", bytes(root))?,
-                        states: machine.table("states", bytes(states))?,
-                        wide: machine.table("wide states", bytes(wide))?,
-                        outputs: machine.table("outputs", bytes(outputs))?,
-                        lists: machine.table("lists of patterns", bytes(lists))?,
-                        ..none
-                    },
-                    InspectTables::Windows { text, lengths, filters, buckets, entries } => KernelTables {
-                        function: 7,
-                        text: machine.table("patterns", bytes(text))?,
-                        wide: machine.table("lengths of windows", bytes(lengths))?,
-                        length_count: lengths.len() as u32 / 4,
-                        states: machine.table("Bloom filters", bytes(filters))?,
-                        buckets: machine.table("buckets of patterns", bytes(buckets))?,
-                        bucket_mask: buckets.len() as u32 - 1,
-                        entries: machine.table("windows", bytes(entries))?,
-                        ..none
-                    },
-                }
+                place_patterns(tables, none, machine)?
             }
             Lowered::Fragment(mtu, ports) => KernelTables { function: 9, mtu: *mtu, ports: u32::from(*ports), ..none },
         })
     }
+}
+
+/// Rules of a classifier.
+fn place_rules(
+    tables: &ClassifyTables,
+    none: KernelTables,
+    machine: &mut impl KernelMachine,
+) -> Result<KernelTables, RouterError> {
+    Ok(match tables {
+        ClassifyTables::Linear { rules } => KernelTables {
+            function: 4,
+            rules: machine.table("rules", bytes(rules))?,
+            rule_count: rules.len() as u32 / 8,
+            ..none
+        },
+        ClassifyTables::TupleSpace { tuples, buckets, entries } => KernelTables {
+            function: 5,
+            rules: machine.table("tuples", bytes(tuples))?,
+            rule_count: tuples.len() as u32 / 8,
+            buckets: machine.table("buckets of rules", bytes(buckets))?,
+            entries: machine.table("rules", bytes(entries))?,
+            ..none
+        },
+    })
+}
+
+/// Patterns of an inspection.
+fn place_patterns(
+    tables: &InspectTables,
+    none: KernelTables,
+    machine: &mut impl KernelMachine,
+) -> Result<KernelTables, RouterError> {
+    Ok(match tables {
+        InspectTables::Automaton { text, root, states, wide, outputs, lists } => KernelTables {
+            function: 6,
+            text: machine.table("patterns", bytes(text))?,
+            root: machine.table("the automaton's root", bytes(root))?,
+            states: machine.table("states", bytes(states))?,
+            wide: machine.table("wide states", bytes(wide))?,
+            outputs: machine.table("outputs", bytes(outputs))?,
+            lists: machine.table("lists of patterns", bytes(lists))?,
+            ..none
+        },
+        InspectTables::Windows { text, lengths, filters, buckets, entries } => KernelTables {
+            function: 7,
+            text: machine.table("patterns", bytes(text))?,
+            wide: machine.table("lengths of windows", bytes(lengths))?,
+            length_count: lengths.len() as u32 / 4,
+            states: machine.table("Bloom filters", bytes(filters))?,
+            buckets: machine.table("buckets of patterns", bytes(buckets))?,
+            bucket_mask: buckets.len() as u32 - 1,
+            entries: machine.table("windows", bytes(entries))?,
+            ..none
+        },
+    })
 }
 
 fn raw(entries: Entries<'_>) -> (&[u8], u64, u32) {

@@ -765,6 +765,10 @@ fn subject(name: &str) -> &str {
     }
 }
 
+/// Options that take a value.
+const WITH_VALUE: [&str; 11] =
+    ["age", "age-random", "next-line", "stride", "stream", "ways", "slices", "hash", "mesh", "io", "io-age"];
+
 fn one_option(
     spec: &mut LevelSpec,
     wires: &mut Option<WireTopology>,
@@ -776,20 +780,6 @@ fn one_option(
     const DISTANCE: u32 = 16;
     const STREAMS: u32 = 16;
     let (name, value) = text.split_once('=').unwrap_or((text, ""));
-    let takes_one = matches!(
-        name,
-        "age"
-            | "age-random"
-            | "next-line"
-            | "stride"
-            | "stream"
-            | "ways"
-            | "slices"
-            | "hash"
-            | "mesh"
-            | "io"
-            | "io-age"
-    );
     let usual = machine::cache::OLDEST - 1;
     let mask = |example: &str| {
         let digits = value.strip_prefix("0x");
@@ -809,7 +799,7 @@ fn one_option(
         spec.classes[class] = LevelClassSpec { ways: mask("0xf0")?, ..of_zero };
         return Ok(());
     }
-    if OPTIONS.contains(&name) && text.contains('=') && !takes_one {
+    if OPTIONS.contains(&name) && text.contains('=') && !WITH_VALUE.contains(&name) {
         return Err(no(path, text, name, "it takes no value"));
     }
     let degree = || {

@@ -230,28 +230,7 @@ impl Twin {
             return (near, self.data(core, line));
         }
         gone.into_iter().for_each(|gone| self.leaves_l2(gone));
-        // Everyone else is asked.
-        let (mut others, mut dirty) = (None, false);
-        let mut best = Invalid;
-        self.broadcast(CORES - 1);
-        for other in (0..CORES.into()).filter(|&other| other != core) {
-            let theirs = self.state(other, line);
-            let Some(value) = self.data(other, line) else { continue };
-            others = Some(value);
-            dirty |= theirs == Modified;
-            best = best.max(theirs);
-            self.counts.invalidations += u64::from(store.is_some());
-            for cache in [&mut self.l1[other], &mut self.l2[other]] {
-                if store.is_some() {
-                    cache.remove(line);
-                } else if let Some(held) = cache.get(line) {
-                    (held.value, held.state) = (value, Shared);
-                }
-            }
-            if store.is_none() && theirs == Modified {
-                self.fill_llc(line, value, true);
-            }
-        }
+        let (others, dirty, best) = self.ask_others(core, line, store.is_some());
         let shares = others.is_some() && store.is_none();
         let there = self.l1[core].get(line).is_some() || self.l2[core].get(line).is_some();
         if near.is_some() && there {
@@ -299,6 +278,32 @@ impl Twin {
             self.alone(core, line);
         }
         (served, Some(value))
+    }
+
+    /// Everyone but `core` is asked for a line: what they have of it, whether that is to be written back, and the best state.
+    fn ask_others(&mut self, core: usize, line: u64, to_store: bool) -> (Option<u64>, bool, MesiState) {
+        use MesiState::*;
+        let (mut others, mut dirty, mut best) = (None, false, Invalid);
+        self.broadcast(CORES - 1);
+        for other in (0..CORES.into()).filter(|&other| other != core) {
+            let theirs = self.state(other, line);
+            let Some(value) = self.data(other, line) else { continue };
+            others = Some(value);
+            dirty |= theirs == Modified;
+            best = best.max(theirs);
+            self.counts.invalidations += u64::from(to_store);
+            for cache in [&mut self.l1[other], &mut self.l2[other]] {
+                if to_store {
+                    cache.remove(line);
+                } else if let Some(held) = cache.get(line) {
+                    (held.value, held.state) = (value, Shared);
+                }
+            }
+            if !to_store && theirs == Modified {
+                self.fill_llc(line, value, true);
+            }
+        }
+        (others, dirty, best)
     }
 
     /// Nobody else has what `core` has.

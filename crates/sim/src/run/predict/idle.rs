@@ -309,11 +309,21 @@ impl<'a> Idle<'a> {
         sums.l1_misses += by_core.l1.misses as f64;
         sums.l2_misses += by_core.l2.misses as f64;
         sums.dram_reads += by_core.llc.misses as f64;
-        // The NIC reads descriptors and packets.
+        self.nic_reads(i, &leaving, sums);
+        for packet in &packets {
+            let on_link = self.on_link(packet.frame_bytes);
+            sums.link[0] += on_link;
+            sums.link[1] += on_link * on_link;
+        }
+        sums.count_lines(self.memory.dram().counters() - dram);
+    }
+
+    /// The NIC reads descriptors and packets of what leaves core `i`: by port, packet and mbuf.
+    fn nic_reads(&mut self, i: usize, leaving: &[(usize, &Packet, u32)], sums: &mut Sums) {
         let now = self.now;
         let mut seen = None;
-        for (port, packet, mbuf) in leaving {
-            let tx = &mut worker.tx[port];
+        for &(port, packet, mbuf) in leaving {
+            let tx = &mut self.workers[i].tx[port];
             let ring = self.layout.address(TX_RING, tx.fetch(), i as u16).line();
             // A line holds four descriptors.
             let fetched = if seen == Some(ring) { now } else { self.memory.dma_read(ring, 1, now) };
@@ -324,12 +334,6 @@ impl<'a> Idle<'a> {
             tx.read(now);
             sums.dma += (fetched - now).as_secs() + (read - now).as_secs();
         }
-        for packet in &packets {
-            let on_link = self.on_link(packet.frame_bytes);
-            sums.link[0] += on_link;
-            sums.link[1] += on_link * on_link;
-        }
-        sums.count_lines(self.memory.dram().counters() - dram);
     }
 
     /// Seconds of a packet and its descriptor on a PCIe link.
