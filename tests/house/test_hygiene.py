@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,10 @@ import rust
 ROOT = rust.ROOT
 ARCHITECTURE = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+MOST_LINES = 100
+"""Lines of a function, tests and examples included."""
+TABLES = {"sound"}
+"""Functions that are a table of data."""
 MOST_OF_A_CELL = {False: 250, True: 330}
 """Characters of a cell, of most pages and of DEVIATIONS.md: what the longest ones have, to be lowered with them."""
 INVARIANTS = ROOT / "docs" / "reference" / "invariants.md"
@@ -62,6 +68,36 @@ def test_no_file_names_a_path_of_somebodys_machine() -> None:
 def test_nothing_is_left_to_be_done() -> None:
     found = lines_that_match(UNFINISHED, files(".rs", ".py", ".toml", ".md", ".sh", ".j2", ".css"))
     assert not found, "unfinished; do it, or say in DEVIATIONS.md what is left out:\n" + "\n".join(found)
+
+
+def rust_functions(path: Path) -> Iterator[tuple[str, int]]:
+    """The functions of a file as `rustfmt` leaves it: their names and lines."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for at, line in enumerate(lines):
+        head = re.match(r"( *)(?:pub(?:\([a-z]+\))? )?(?:const |async |unsafe |extern \"C\" )*fn (\w+)", line)
+        if head is None:
+            continue
+        # A declaration in a trait has no body, and an empty one is on its line.
+        if not line.endswith((";", "{}")):
+            yield head[2], next((n for n, later in enumerate(lines[at:], 1) if later == f"{head[1]}}}"), 0)
+
+
+def python_functions(path: Path) -> Iterator[tuple[str, int]]:
+    """The functions of a file: their names and lines."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def test_no_function_is_longer_than_a_screen_or_two() -> None:
+    long = [
+        f"{path.relative_to(ROOT)}: {name} has {lines} lines"
+        for suffix, functions in ((".rs", rust_functions), (".py", python_functions))
+        for path in files(suffix)
+        for name, lines in functions(path)
+        if lines > MOST_LINES and name not in TABLES
+    ]
+    assert not long, "\n".join(long)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

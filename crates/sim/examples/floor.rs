@@ -9,7 +9,7 @@
 
 use std::time::Instant;
 
-use functions::{PacketFunction, Verdict};
+use functions::{Function, PacketFunction, Verdict};
 use machine::cache::{CacheChain, CacheTrace, LevelSpec, Origin, Vectors, simulate_with};
 use machine::nic::{Mempool, RX_RING, Received, RxQueue, ServerLayout, TX_RING, TxQueue};
 use packet::Packet;
@@ -83,43 +83,125 @@ fn levels(scenario: &Scenario) -> Result<[LevelSpec; 3], machine::MachineError> 
     ])
 }
 
+/// Where the lines of a pass go: looked up, or kept for later.
+struct LookUps<'a> {
+    chain: CacheChain,
+    kept: Option<&'a mut Vec<u64>>,
+    lines: u64,
+}
+
+impl LookUps<'_> {
+    fn take(&mut self, line: Line, how: How) {
+        self.lines += 1;
+        match &mut self.kept {
+            Some(kept) => kept.push(line.0 * LINE_BYTES),
+            None => match how {
+                How::Load => self.chain.load(line, Origin::default()),
+                How::Store => self.chain.store(line, Origin::default()),
+                How::DmaWrite => self.chain.dma_write(line),
+                How::DmaRead => self.chain.dma_read(line),
+            },
+        }
+    }
+}
+
+/// One core, its rings and its pool.
+struct Way {
+    pool: Mempool,
+    layout: ServerLayout,
+    rx: RxQueue,
+    tx: Vec<TxQueue>,
+    script: Script,
+    frames: Vec<Packet>,
+    mbuf_of: Vec<u32>,
+}
+
+impl Way {
+    fn new(scenario: &Scenario, function: &Function) -> Result<Way, Box<dyn std::error::Error>> {
+        let nic = &scenario.nic;
+        let mut pool = Mempool::new(&scenario.mempool, 1);
+        let (mbufs, stride) = (scenario.mempool.size, scenario.mempool.stride());
+        let layout = ServerLayout::new(1, (mbufs, stride), pool.ring_bytes(), nic, &function.regions(), |_, _| 4096)?;
+        let rx = RxQueue::new(nic, 0, stride, CORE, &mut pool).ok_or("the pool is smaller than the ring")?;
+        let tx = (0..nic.ports).map(|port| TxQueue::new(nic, port)).collect();
+        Ok(Way { pool, layout, rx, tx, script: Script::new(), frames: Vec::new(), mbuf_of: Vec::new() })
+    }
+
+    /// The NIC writes a packet.
+    fn write(&mut self, packet: Packet, look_ups: Option<&mut LookUps>) -> Result<(), Box<dyn std::error::Error>> {
+        let (descriptor, mbuf) = self.rx.take_descriptor().ok_or("no descriptor")?;
+        if let Some(look_ups) = look_ups {
+            let lines = of_bytes(self.layout.data(mbuf), packet.frame_bytes.into());
+            lines.for_each(|line| look_ups.take(line, How::DmaWrite));
+            look_ups.take(self.layout.address(RX_RING, self.rx.offset(descriptor), 0).line(), How::DmaWrite);
+        }
+        let visible = packet.arrival;
+        self.rx.complete(Received { packet, mbuf, visible, ..Received::default() });
+        Ok(())
+    }
+
+    /// The core takes a burst, and the NIC what leaves.
+    fn serve(&mut self, function: &mut Function, now: Ps, burst: usize, mut look_ups: Option<&mut LookUps>) {
+        let Way { pool, layout, rx, tx, script, frames, mbuf_of } = self;
+        let (mut received, mut verdicts, mut freed) = (Vec::new(), Vec::new(), Vec::new());
+        script.clear();
+        rx.receive(now, burst, &mut received, script);
+        for one in received {
+            frames.push(one.packet);
+            mbuf_of.push(one.mbuf);
+        }
+        function.process_burst(now, frames, script, &mut verdicts);
+        let mut sent = Vec::with_capacity(burst);
+        for ((packet, verdict), &mbuf) in frames.iter().zip(&verdicts).zip(mbuf_of.iter()) {
+            match *verdict {
+                Verdict::Forward { port } => {
+                    let port = usize::from(port.0) % tx.len();
+                    tx[port].reclaim(now, CORE, pool, layout.mbuf_stride(), script);
+                    if tx[port].send(packet.id, packet.frame_bytes, mbuf, script) {
+                        sent.push((port, mbuf, packet.frame_bytes));
+                    }
+                }
+                Verdict::Drop(_) => freed.push(mbuf),
+            }
+        }
+        if !freed.is_empty() {
+            pool.put_bulk(CORE, &freed, script);
+        }
+        rx.refill(CORE, pool, script);
+        rx.doorbell();
+        if let Some(look_ups) = &mut look_ups {
+            replay(script, layout, frames, mbuf_of, look_ups);
+        }
+        for (port, mbuf, bytes) in sent {
+            let descriptor = tx[port].fetch();
+            if let Some(look_ups) = &mut look_ups {
+                look_ups.take(layout.address(TX_RING, descriptor, 0).line(), How::DmaRead);
+                of_bytes(layout.data(mbuf), bytes.into()).for_each(|line| look_ups.take(line, How::DmaRead));
+            }
+            tx[port].read(now);
+        }
+        mbuf_of.clear();
+    }
+}
+
 /// Takes [`PACKETS`] packets as deep as `depth`; the lines that were looked up, which go to `kept` instead where it is given.
 fn pass(
     scenario: &Scenario,
     loaded: &sim::Loaded,
     burst: usize,
     depth: Depth,
-    mut kept: Option<&mut Vec<u64>>,
+    kept: Option<&mut Vec<u64>>,
 ) -> Result<u64, Box<dyn std::error::Error>> {
-    let nic = &scenario.nic;
-    let load = scenario.traffic.offered(nic.rate);
+    let load = scenario.traffic.offered(scenario.nic.rate);
     let mut source = loaded.blueprint.source(scenario.run.seed, &load)?;
     let mut function = loaded.function.clone();
-    let mut pool = Mempool::new(&scenario.mempool, 1);
-    let (mbufs, stride) = (scenario.mempool.size, scenario.mempool.stride());
-    let layout = ServerLayout::new(1, (mbufs, stride), pool.ring_bytes(), nic, &function.regions(), |_, _| 4096)?;
-    let mut rx = RxQueue::new(nic, 0, stride, CORE, &mut pool).ok_or("the pool is smaller than the ring")?;
-    let mut tx: Vec<TxQueue> = (0..nic.ports).map(|port| TxQueue::new(nic, port)).collect();
-    let mut chain = CacheChain::new(&levels(scenario)?, 0, "machine")?;
-    let mut script = Script::new();
-    let (mut received, mut frames, mut mbuf_of) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut verdicts, mut freed, mut spare): (Vec<Verdict>, Vec<u32>, Vec<Packet>) = Default::default();
-    let (mut lines, mut taken) = (0, 0);
-    let mut look_up = |line: Line, how: How| {
-        lines += 1;
-        match &mut kept {
-            Some(kept) => kept.push(line.0 * LINE_BYTES),
-            None => match how {
-                How::Load => chain.load(line, Origin::default()),
-                How::Store => chain.store(line, Origin::default()),
-                How::DmaWrite => chain.dma_write(line),
-                How::DmaRead => chain.dma_read(line),
-            },
-        }
-    };
+    let mut way = Way::new(scenario, &function)?;
+    let mut look_ups = LookUps { chain: CacheChain::new(&levels(scenario)?, 0, "machine")?, kept, lines: 0 };
+    let (mut verdicts, mut spare): (Vec<Verdict>, Vec<Packet>) = Default::default();
+    let mut taken = 0;
     while taken < PACKETS {
         let mut now = Ps::ZERO;
-        while frames.len() + rx.waiting() < burst {
+        while way.frames.len() + way.rx.waiting() < burst {
             let mut packet = spare.pop().unwrap_or_default();
             if !source.next(&mut packet) {
                 return Err("the traffic ends too early".into());
@@ -128,67 +210,20 @@ fn pass(
             taken += 1;
             now = packet.arrival;
             if depth < Depth::Driver {
-                frames.push(packet);
-                continue;
+                way.frames.push(packet);
+            } else {
+                way.write(packet, (depth == Depth::Tags).then_some(&mut look_ups))?;
             }
-            let (descriptor, mbuf) = rx.take_descriptor().ok_or("no descriptor")?;
-            if depth == Depth::Tags {
-                of_bytes(layout.data(mbuf), packet.frame_bytes.into()).for_each(|line| look_up(line, How::DmaWrite));
-                look_up(layout.address(RX_RING, rx.offset(descriptor), 0).line(), How::DmaWrite);
-            }
-            rx.complete(Received { packet, mbuf, visible: now, ..Received::default() });
         }
-        if depth == Depth::Traffic {
-            spare.append(&mut frames);
-            continue;
-        }
-        verdicts.clear();
         if depth == Depth::Function {
-            function.process_burst(now, &mut frames, &mut Null, &mut verdicts);
-            spare.append(&mut frames);
-            continue;
+            verdicts.clear();
+            function.process_burst(now, &mut way.frames, &mut Null, &mut verdicts);
+        } else if depth > Depth::Function {
+            way.serve(&mut function, now, burst, (depth == Depth::Tags).then_some(&mut look_ups));
         }
-        script.clear();
-        rx.receive(now, burst, &mut received, &mut script);
-        for one in received.drain(..) {
-            frames.push(one.packet);
-            mbuf_of.push(one.mbuf);
-        }
-        function.process_burst(now, &mut frames, &mut script, &mut verdicts);
-        let mut sent = Vec::with_capacity(burst);
-        for ((packet, verdict), &mbuf) in frames.iter().zip(&verdicts).zip(&mbuf_of) {
-            match *verdict {
-                Verdict::Forward { port } => {
-                    let port = usize::from(port.0 % nic.ports);
-                    tx[port].reclaim(now, CORE, &mut pool, layout.mbuf_stride(), &mut script);
-                    if tx[port].send(packet.id, packet.frame_bytes, mbuf, &mut script) {
-                        sent.push((port, mbuf, packet.frame_bytes));
-                    }
-                }
-                Verdict::Drop(_) => freed.push(mbuf),
-            }
-        }
-        if !freed.is_empty() {
-            pool.put_bulk(CORE, &freed, &mut script);
-            freed.clear();
-        }
-        rx.refill(CORE, &mut pool, &mut script);
-        rx.doorbell();
-        if depth == Depth::Tags {
-            replay(&script, &layout, &frames, &mbuf_of, &mut look_up);
-        }
-        for (port, mbuf, bytes) in sent {
-            let descriptor = tx[port].fetch();
-            if depth == Depth::Tags {
-                look_up(layout.address(TX_RING, descriptor, 0).line(), How::DmaRead);
-                of_bytes(layout.data(mbuf), bytes.into()).for_each(|line| look_up(line, How::DmaRead));
-            }
-            tx[port].read(now);
-        }
-        spare.append(&mut frames);
-        mbuf_of.clear();
+        spare.append(&mut way.frames);
     }
-    Ok(lines)
+    Ok(look_ups.lines)
 }
 
 #[derive(Clone, Copy)]
@@ -204,13 +239,7 @@ fn of_bytes(start: Addr, bytes: u64) -> impl Iterator<Item = Line> {
 }
 
 /// Looks up the lines of the references that were recorded.
-fn replay(
-    script: &Script,
-    layout: &ServerLayout,
-    frames: &[Packet],
-    mbufs: &[u32],
-    look_up: &mut impl FnMut(Line, How),
-) {
+fn replay(script: &Script, layout: &ServerLayout, frames: &[Packet], mbufs: &[u32], look_ups: &mut LookUps) {
     let nowhere = Placed { packet: PacketId(0), core: CORE, clos: Clos(0), mbuf: Addr(0), data: Addr(0), cells: &[] };
     let mut placed = nowhere;
     let mut at = 0;
@@ -225,10 +254,10 @@ fn replay(
             continue;
         };
         if let Some(addr) = layout.place_line(&r, &placed) {
-            look_up(addr.line(), if r.access.writes() { How::Store } else { How::Load });
+            look_ups.take(addr.line(), if r.access.writes() { How::Store } else { How::Load });
         } else if let Some(addr) = layout.place_line(&probe::Ref { bytes: 1, ..r }, &placed) {
             let how = if r.access.writes() { How::Store } else { How::Load };
-            of_bytes(addr, r.bytes.into()).for_each(|line| look_up(line, how));
+            of_bytes(addr, r.bytes.into()).for_each(|line| look_ups.take(line, how));
         }
         at += 1;
     }
