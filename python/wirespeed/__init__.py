@@ -11,7 +11,7 @@ from wirespeed import memory
 from wirespeed._wirespeed import version as _version
 from wirespeed.accuracy import accuracy
 from wirespeed.advise import advise
-from wirespeed.api import compare, inspect, inspect_table, resolve, run, schema
+from wirespeed.api import compare, inspect, inspect_table, resolve, run, schema, sensitivity
 from wirespeed.errors import InputError
 from wirespeed.result import Comparison, Result, read
 from wirespeed.summary_types import Summary
@@ -38,6 +38,7 @@ __all__ = [
     "resolve",
     "run",
     "schema",
+    "sensitivity",
     "sweep",
     "tune",
 ]

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from wirespeed import _wirespeed, scenarios
+from wirespeed import _wirespeed, assumed, scenarios
 from wirespeed import predict as predictions
 from wirespeed.errors import InputError
 from wirespeed.progress import Bar, Callback
@@ -174,6 +174,29 @@ def schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of a scenario."""
     answer: dict[str, Any] = json.loads(_wirespeed.schema())
     return answer
+
+
+def sensitivity(
+    scenario: Scenario,
+    capture: PathLike | None = None,
+    table: PathLike | None = None,
+    set: Overrides = None,
+    seed: int | None = None,
+    share: float = assumed.SHARE,
+    packets: int = assumed.PACKETS,
+    threads: int | None = None,
+    progress: Callback | None = None,
+) -> assumed.Sensitivity:
+    """How much each number matters that is assumed of the machine: it is changed by `share`, on the same packets.
+
+    Raises InputError, and KeyboardInterrupt where Ctrl-C ended a run.
+    """
+    settings = scenarios.overrides(set)
+
+    def judge(more: Mapping[str, object]) -> _wirespeed.Scenario:
+        return _judged(scenario, capture, table, [*settings, *scenarios.overrides(more)], seed, None)
+
+    return assumed.sensitivity(judge, share, packets, threads, progress)
 
 
 def _judged(

@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from wirespeed import files, sealed, stored
+from wirespeed import assumed, files, sealed, stored
 from wirespeed import quantities as q
 from wirespeed.errors import InputError
 from wirespeed.gate import Metric
@@ -93,7 +93,7 @@ class Result:
     def _page(self, command: str) -> str:
         from wirespeed.report import page  # drawing costs half a second to import; only who reports pays for it
 
-        return page(self.summary, self.scenario, command)
+        return page(self.summary, self.scenario, command, assumed.listed(self.scenario))
 
     def _make(self, into: Path, command: str | None) -> list[str]:
         """Writes the files into an empty folder; the summary, with checksums of the others, comes last."""

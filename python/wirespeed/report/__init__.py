@@ -54,8 +54,11 @@ class Row:
     parts: Sequence[Slice]
 
 
-def page(summary: Summary, scenario: str, command: str = "") -> str:
-    """The report as an HTML document; `scenario` is the resolved TOML, `command` how the run was started."""
+def page(summary: Summary, scenario: str, command: str = "", assumed: str = "") -> str:
+    """The report as an HTML document.
+
+    `scenario` is the resolved TOML, `command` how the run was started, `assumed` what of the machine is assumed.
+    """
     summary = measured(summary)
     rows = stacked(summary)
     curve, series = summary.get("curve") or [], summary.get("series") or []
@@ -101,6 +104,7 @@ def page(summary: Summary, scenario: str, command: str = "") -> str:
         search=summary.get("search"),
         scenario=scenario,
         command=command,
+        assumed=assumed,
         q=q,
         colour=colour,
         ink=ink,

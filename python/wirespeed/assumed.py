@@ -1,0 +1,270 @@
+"""What is assumed of a machine, and how much each such number matters.
+
+Presets say beside each number where it comes from, or that it is assumed. Here those words are read again: the numbers
+of a scenario's parts that are assumed and that nothing has replaced. How much one matters is found by runs on the same
+packets, in each of which one of them is changed by a share; the others stay.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from wirespeed import _wirespeed, units
+from wirespeed.errors import InputError
+from wirespeed.progress import Callback as Progress
+
+MARK: Final = "assumed"
+SHARE: Final = 0.2
+"""By how much each number is changed, where nothing is said."""
+PACKETS: Final = 20_000
+"""Packets of each run."""
+_PARTS: Final = (
+    ("machine.processor", ("processor", "architecture")),
+    ("nic.model", ("nic",)),
+    ("nic.driver", ("driver",)),
+    ("function.program", ("program",)),
+    ("machine.preset", ("machine",)),
+)
+"""Where a file names a part, and the kinds that it may be of."""
+_CHOSEN: Final = frozenset({"machine.cores", "nic.ports", "nic.rate", "nic.burst", "mempool.size", "mempool.cache"})
+"""What a user of a machine chooses: nothing that a machine is."""
+_DEFAULT_DRIVER: Final = tuple(f"nic.driver.{what}_instructions" for what in ("rx", "post", "tx", "free", "call"))
+_OF_THE_DEFAULT: Final = "of the order of the scalar path of i40e in DPDK 22.11; no driver is named"
+_LINE: Final = re.compile(r"(?P<key>[\w.-]+)\s*=\s*(?P<value>\"[^\"]*\"|[^#\"]*?)\s*#\s*(?P<says>.*)")
+_NUMBER: Final = re.compile(r"(?P<number>[\d._]+)(?P<unit>.*)")
+
+
+@dataclass(frozen=True, slots=True)
+class Assumed:
+    """A number that is assumed: its setting, its value as it is written, the part that says so, and what it says."""
+
+    path: str
+    value: str | float
+    part: str
+    says: str
+
+    def changed(self, share: float) -> str | int | float | None:
+        """The number, more by a share of it; None where it is none. A whole number grows by one at least.
+
+        >>> Assumed("nic.pcie.latency", "250 ns", "", "").changed(0.2), Assumed("a", 7, "", "").changed(0.1)
+        ('300 ns', 8)
+        """
+        if isinstance(self.value, int):
+            return max(self.value + 1, round(self.value * (1 + share)))
+        if isinstance(self.value, float):
+            return self.value * (1 + share)
+        found = _NUMBER.fullmatch(self.value)
+        if found is None or units.parse(self.value) is None:
+            return None
+        return f"{float(found['number'].replace('_', '')) * (1 + share):.6g}{found['unit']}"
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """How much a changed number moves results, as shares; None of all where the machine cannot be with it."""
+
+    assumed: Assumed
+    changed: str | float | None
+    core_time: float | None = None
+    """Time of a core that a packet takes."""
+    sojourn: float | None = None
+    """The mean."""
+    dram: float | None = None
+    """Reads and writes of DRAM a packet."""
+    why: str = ""
+    """Why there is none."""
+
+    @property
+    def size(self) -> float:
+        """The larger of what it moves of the core's time and of the sojourn."""
+        return max(abs(self.core_time or 0.0), abs(self.sojourn or 0.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """The effects, the largest first, and by what share each number was changed."""
+
+    share: float
+    effects: tuple[Effect, ...]
+
+    def sentence(self) -> str:
+        """The answer in a line or two."""
+        told = [each for each in self.effects if not each.why]
+        if not told:
+            return f"{_count(len(self.effects))}."
+        core = max(told, key=lambda each: abs(each.core_time or 0.0))
+        wait = max(told, key=lambda each: abs(each.sojourn or 0.0))
+        apart = math.sqrt(sum((each.core_time or 0.0) ** 2 for each in told))
+        return (
+            f"{_count(len(self.effects))}. {100 * self.share:.3g} % more of one moves a core's time a packet by at "
+            f"most {_percent(core.core_time)} ({core.assumed.path}) and the mean sojourn by {_percent(wait.sojourn)} "
+            f"({wait.assumed.path}). If all err by as much, apart from each other, core time is off by "
+            f"{_percent(apart)}."
+        )
+
+    def document(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return {
+            "schema": "wirespeed.sensitivity/1",
+            "share": self.share,
+            "effects": [
+                {
+                    "setting": each.assumed.path,
+                    "value": each.assumed.value,
+                    "changed": each.changed,
+                    "core_time": each.core_time,
+                    "sojourn": each.sojourn,
+                    "dram": each.dram,
+                    "part": each.assumed.part,
+                    "says": each.assumed.says,
+                    "why": each.why or None,
+                }
+                for each in self.effects
+            ],
+        }
+
+
+def _count(numbers: int) -> str:
+    what = "number of this machine is" if numbers == 1 else "numbers of this machine are"
+    return f"{numbers or 'No'} {what} assumed"
+
+
+def _percent(part: float | None) -> str:
+    return f"{100 * abs(part or 0.0):.2g} %"
+
+
+def numbers(resolved: str) -> list[Assumed]:
+    """What is assumed of a scenario's machine and holds, by its checked text with all defaults filled in."""
+    holds = tomllib.loads(resolved)
+    found: dict[str, Assumed] = {}
+    for part, text in _texts(holds):
+        for path, value, says in _lines(text):
+            if MARK not in says or path in _CHOSEN or path in found:
+                continue
+            if (now := _value(value)) is not None and _same(_at(holds, path), now):
+                found[path] = Assumed(path, now, part, says)
+    if _at(holds, "nic.driver") is None:
+        usual = _usual_driver()
+        found |= {path: Assumed(path, usual[path], "", _OF_THE_DEFAULT) for path in _DEFAULT_DRIVER if path in usual}
+    return list(found.values())
+
+
+def listed(resolved: str) -> str:
+    """What is assumed of a scenario's machine, in a sentence; empty where nothing is."""
+    found = [f"{each.path} = {each.value}" for each in numbers(resolved)]
+    return f"{_count(len(found))}: {', '.join(found)}." if found else ""
+
+
+def sensitivity(
+    judge: Callable[[Mapping[str, object]], _wirespeed.Scenario],
+    share: float = SHARE,
+    packets: int = PACKETS,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Sensitivity:
+    """How much each assumed number of a scenario matters; `judge` makes it, with settings beside its own.
+
+    Raises InputError for a share that is none, and KeyboardInterrupt where Ctrl-C ended a run.
+    """
+    if not 0 < share <= 1:
+        raise InputError(f"--by {share:g}: above 0 and at most 1, as 0.2 for a fifth more")
+    short = {"run.packets": packets, "run.curve": []}
+    first = judge(short)
+    wanted, varied, effects = [first], [], []
+    for each in numbers(first.resolved):
+        changed = each.changed(share)
+        if changed is None:
+            effects.append(Effect(each, None, why="a choice, not a number"))
+            continue
+        try:
+            wanted.append(judge({**short, each.path: changed}))
+        except InputError as error:
+            said = str(error).splitlines()[0].removeprefix(f"{each.path} = {changed}: ")
+            effects.append(Effect(each, changed, why=f"{changed}: {said}"))
+        else:
+            varied.append((each, changed))
+    finished = _wirespeed.run(wanted, threads=threads, same_packets=True, progress=progress)
+    if any(run.partial for run in finished):
+        raise KeyboardInterrupt("stopped while numbers were changed; nothing is told")
+    base, *others = (_measures(json.loads(run.summary_json)) for run in finished)
+    for (each, changed), other in zip(varied, others, strict=True):
+        core_time, sojourn, dram = (b / a - 1 if a else None for a, b in zip(base, other, strict=True))
+        effects.append(Effect(each, changed, core_time, sojourn, dram))
+    return Sensitivity(share, tuple(sorted(effects, key=lambda effect: -effect.size)))
+
+
+def _measures(summary: Mapping[str, Any]) -> tuple[float, float, float]:
+    """Time of a core that a packet takes, mean sojourn, and reads and writes of DRAM."""
+    cores, dram = summary["cores"], summary["dram"]
+    busy = sum(core["busy"] for core in cores) * summary["simulated_s"] / sum(core["packets"] for core in cores)
+    return busy, summary["sojourn_ns"]["mean"] or 0.0, dram["reads"] + dram["writes"]
+
+
+def _texts(holds: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Names and texts of the parts that a scenario names, each before those that it stands on: what is nearer holds."""
+    shipped = {(kind, name) for kind, name, _ in _wirespeed.presets()}
+    for path, kinds in reversed(_PARTS):
+        name = _name(holds, path)
+        while name is not None:
+            kind = next((kind for kind in kinds if (kind, name) in shipped), None)
+            if kind is None:
+                break
+            text = _wirespeed.preset(kind, name)
+            yield f"{kind} {name}", text
+            under = _name(tomllib.loads(text), path)
+            name = under if under != name else None
+
+
+def _name(settings: Mapping[str, Any], path: str) -> str | None:
+    """The name of a part, which is a text or the `preset` of a table."""
+    named = _at(settings, path)
+    named = named.get("preset") if isinstance(named, Mapping) else named
+    return named if isinstance(named, str) else None
+
+
+def _lines(text: str) -> Iterator[tuple[str, str, str]]:
+    """Path, value and comment of each setting of a file that has a comment; those in a list of tables have no path."""
+    table: str | None = ""
+    for line in text.splitlines():
+        if line.startswith("["):
+            table = None if line.startswith("[[") else line.strip("[] ").split("]")[0] + "."
+        elif table is not None and (found := _LINE.match(line)):
+            yield table + found["key"], found["value"], found["says"]
+
+
+def _value(written: str) -> str | int | float | None:
+    """A number, or a text, as TOML has it."""
+    try:
+        value = tomllib.loads(f"it = {written}")["it"]
+    except tomllib.TOMLDecodeError:
+        return None
+    return value if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+
+
+def _same(one: object, other: object) -> bool:
+    """Whether two settings say the same: `"24.75 MiB"` is `"25344 KiB"`."""
+    if isinstance(one, str) and isinstance(other, str):
+        first, second = units.parse(one), units.parse(other)
+        return first == second if first is not None else one == other
+    return one == other
+
+
+def _at(settings: Mapping[str, Any], path: str) -> Any:
+    """What stands at a path; None where nothing does."""
+    at: Any = settings
+    for key in path.split("."):
+        at = at.get(key) if isinstance(at, Mapping) else None
+    return at
+
+
+def _usual_driver() -> dict[str, int]:
+    """The instructions of the driver that stands where none is named."""
+    schema = json.loads(_wirespeed.schema())
+    settings = schema["$defs"]["DriverSpec"]["properties"]
+    return {path: settings[path.rpartition(".")[2]]["default"] for path in _DEFAULT_DRIVER}

@@ -1,0 +1,81 @@
+"""What is assumed of a machine is read from its parts, and how much it matters is measured."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from wirespeed import api, assumed
+
+LATENCY = "nic.pcie.latency"
+INSTRUCTIONS = {f"nic.driver.{what}_instructions" for what in ("rx", "post", "tx", "free", "call")}
+
+
+def paths(**settings: object) -> dict[str, assumed.Assumed]:
+    resolved = api.resolve("forwarding", set={path.replace("__", "."): value for path, value in settings.items()})
+    return {each.path: each for each in assumed.numbers(resolved)}
+
+
+def test_what_a_part_says_is_assumed_is_listed_with_the_part_that_says_so() -> None:
+    found = paths()
+    assert found[LATENCY].value == "250 ns"
+    assert found[LATENCY].part == "nic 100g"
+    assert found["machine.core.poll_cycles"].part == "architecture skylake-sp"
+    assert found["machine.llc.hash"].part == "processor xeon-gold-6140"
+    # Published, or the user's own choice.
+    assert not found.keys() & {"machine.core.frequency", "machine.llc.ways", "machine.cores", "nic.ports", "nic.rate"}
+
+
+def test_what_somebody_sets_is_no_longer_assumed() -> None:
+    assert LATENCY not in paths(nic__pcie__latency="300 ns")
+    # The same said in another way is not another number.
+    assert LATENCY in paths(nic__pcie__latency="0.25 us")
+
+
+def test_a_driver_that_nobody_names_is_assumed_and_a_counted_one_is_not() -> None:
+    assert paths().keys() >= INSTRUCTIONS
+    assert not paths(nic__driver="i40e").keys() & INSTRUCTIONS
+    own = paths(nic__driver="xdp-mlx5e")
+    assert own.keys() >= INSTRUCTIONS
+    assert own["nic.driver.rx_instructions"].value == 70
+
+
+def test_a_longer_way_over_the_link_moves_the_sojourn_by_as_often_as_it_is_gone() -> None:
+    found = api.sensitivity("forwarding", set={"traffic.load": 0.1}, share=0.4, packets=5_000)
+    effects = {each.assumed.path: each for each in found.effects}
+    way = effects[LATENCY]
+    mean = api.run("forwarding", set={"traffic.load": 0.1, "run.packets": 5_000, "run.curve": []}).summary
+    # Written once; doorbell, the request for descriptors, they, the request for data, it.
+    ways = way.sojourn * mean["sojourn_ns"]["mean"] / 100  # type: ignore[operator]
+    assert ways == pytest.approx(6, abs=0.1)
+    assert abs(way.core_time or 1) < 0.005
+    assert all((effects[path].core_time or 0) > 0 for path in INSTRUCTIONS)
+    assert [each.size for each in found.effects] == sorted((each.size for each in found.effects), reverse=True)
+    # What cannot be changed says why.
+    assert effects["machine.llc.hash"].why == "a choice, not a number"
+    assert "allowed is 0 to 3" in effects["machine.llc.io_age"].why
+
+
+def test_the_command_tells_the_largest_first_and_refuses_what_is_no_share(wirespeed: Any) -> None:
+    few = ["forwarding", "--packets", "2000", "--set", "traffic.load=0.1", "-q"]
+    _, printed, _ = wirespeed("sensitivity", *few, "--format", "json")
+    document = json.loads(printed)
+    assert document["share"] == 0.2
+    assert document["effects"][0]["setting"] == LATENCY
+    _, shown, _ = wirespeed("sensitivity", *few)
+    assert "numbers of this machine are assumed" in " ".join(shown.split())
+    assert max(map(len, shown.splitlines())) <= 80
+    for share in ("0", "-1", "3", "nan"):
+        code, _, said = wirespeed("sensitivity", *few, "--by", share)
+        assert code == 2
+        assert "above 0 and at most 1" in said
+
+
+def test_a_report_says_what_is_assumed_and_how_to_learn_what_it_matters() -> None:
+    result = api.run("forwarding", set={"run.packets": 2_000, "run.curve": []})
+    page = result._page("")
+    assert "What is assumed" in page
+    assert "nic.pcie.latency = 250 ns" in page
+    assert "wirespeed sensitivity scenario.toml" in page
