@@ -361,6 +361,8 @@ def _share(it: Fitted, found: Measured) -> bool:
         for size in columns[chains]
         if at / _NEAR < size < at * _NEAR
     ]
+    # Near the cliff a wrong size is farthest off.
+    judged.sort(key=lambda point: abs(math.log(point[1] / cliffs[point[0]][0])))
     slowest = [point for point in judged if point[0] == min(cliffs)]
     smaller = _SMALLER
     while smaller > 1 and min(size for _, size in judged) < smaller * _LEAST_SET:
@@ -375,22 +377,28 @@ def _share(it: Fitted, found: Measured) -> bool:
         more = {"machine.llc.size": size, "machine.llc.replacement": shared.replacement}
         return more | ({"machine.llc.tenants": f"{shared.gbps:.3g} Gbps"} if shared.gbps else {})
 
-    def error(shared: _Shared, alone: bool = False) -> float:
-        """Squared logarithms over all chases, or over those of the fewest chains alone."""
-        if (shared, alone) not in seen:
-            points = slowest if alone else judged
+    def error(shared: _Shared, below: float = math.inf, alone: bool = False) -> float:
+        """Squared logarithms over all chases, or over those of the fewest chains alone; some of them reach `below`."""
+        if (shared, alone) in seen:
+            return seen[shared, alone]
+        overrides = it.overrides(**_smaller(it, smaller), **settings(shared, smaller))
+        off = 0.0
+        # As many at a time as run beside each other: most tries are told from a better one by their first chases.
+        for points in _chunks(slowest if alone else judged, max(len(cores()), 1)):
             loops = [{"kind": "chase", "bytes": size // smaller, "chains": chains} for chains, size in points]
-            ns = simulate(it.overrides(**_smaller(it, smaller), **settings(shared, smaller)), loops)
-            pairs = zip(ns, points, strict=True)
-            seen[shared, alone] = sum(math.log(a / columns[chains][size]) ** 2 for a, (chains, size) in pairs)
-        return seen[shared, alone]
+            pairs = zip(simulate(overrides, loops), points, strict=True)
+            off += sum(math.log(a / columns[chains][size]) ** 2 for a, (chains, size) in pairs)
+            if off >= below:
+                return off
+        seen[shared, alone] = off
+        return off
 
     # Where nobody brings anything in, the fewest chains tell as much as many.
     at = cliffs[min(cliffs)][0]
     one = [
         _search(
             [_Shared(min(round(at * by), bytes), 0.0, each) for by in _STARTS] + [_Shared(bytes, 0.0, each)],
-            lambda shared: error(shared, alone=True),
+            lambda shared, below: error(shared, below, alone=True),
             bytes,
         )
         for each in _REPLACEMENTS
@@ -435,19 +443,35 @@ class _Shared:
     replacement: str
 
 
-def _search(starts: Sequence[_Shared], error: Callable[[_Shared], float], most: int) -> _Shared:
-    """The nearest of `starts`, and what is nearer by steps, as factors, in size and in what others bring in."""
-    best = min(starts, key=error)
+def _search(starts: Sequence[_Shared], error: Callable[[_Shared, float], float], most: int) -> _Shared:
+    """The nearest of `starts`, and what is nearer by steps, as factors, in size and in what others bring in.
+
+    `error` of what cannot be the nearest may be any number that is not below the one it is given.
+    """
+    best, least = starts[0], math.inf
+
+    def nearer(tried: Sequence[_Shared]) -> bool:
+        nonlocal best, least
+        before = best
+        for each in tried:
+            if (off := error(each, least)) < least:
+                best, least = each, off
+        return best != before
+
+    nearer(starts)
     for size, rate in _STEPS:
         for _ in range(_REPEATS):
             tried = [replace(best, bytes=min(round(best.bytes * by), most)) for by in (size, 1 / size)]
             if best.gbps:
                 tried += [replace(best, gbps=best.gbps * by) for by in (rate, 1 / rate)]
-            nearer = min(tried, key=error)
-            if error(nearer) >= error(best):
+            if not nearer(tried):
                 break
-            best = nearer
     return best
+
+
+def _chunks(points: Sequence[tuple[int, int]], most: int) -> Iterator[Sequence[tuple[int, int]]]:
+    """The points in order, so many at a time."""
+    return (points[at : at + most] for at in range(0, len(points), most))
 
 
 def _whole(it: Fitted, bytes: int, pages: bool = True) -> dict[str, Any]:
