@@ -201,7 +201,7 @@ def sound(**changes: Any) -> dict[str, Any]:
         },
         "notes": ["the IPv4 header checksum is 0 in 50 of 50 packets of the capture"],
         "warmup": {"packets": 100_000, "end": "settled", "why": "The first 100,000 packets were cut as warm-up."},
-        "machine": {"name": "Xeon Gold 6140", "cores": 4, "llc_mib": 24.75, "dram": "DDR4-2666"},
+        "machine": {"name": "Xeon Gold 6140", "cores": 4, "driver": None, "llc_mib": 24.75, "dram": "DDR4-2666"},
         "wall_s": 0.93,
         "simulated_s": 0.0672,
         "packets_per_wall_s": 1.07e6,

@@ -172,6 +172,10 @@ def test_the_stacked_bar_is_complete_and_in_path_order() -> None:
     assert max(row.width for row in rows) == 1.0
 
 
+def test_what_is_not_known_is_left_out_and_not_called_none(case: tuple[str, str]) -> None:
+    assert re.findall(r"\b(?:nan|None)\b", Page(case[1]).words) == []
+
+
 @pytest.mark.parametrize("name", summaries.CASES)
 def test_the_notebook_view_is_a_small_fragment_without_script(name: str) -> None:
     html = card(summaries.CASES[name]())
@@ -271,6 +275,17 @@ def test_an_interval_that_is_cut_short_does_not_ruin_the_axis() -> None:
     drawn = charts.rate_over_time(summary["series"])
     assert drawn is not None
     assert max(float(label.replace(",", "")) for label in re.findall(r">([\d,.]+)</text>", drawn)) < 100
+
+
+def test_rings_that_run_dry_after_the_last_packet_are_not_drawn() -> None:
+    summary = summaries.lossless()
+    drawn = charts.machine_over_time(summary["series"])
+    last = summary["series"][-1]
+    empty = {**last, "offered_mpps": 0.0, "core_busy": 0.0, "start_ns": last["start_ns"] + last["width_ns"]}
+    assert charts.machine_over_time([*summary["series"], empty]) == drawn
+    # Between packets nothing comes for a while: that is the traffic, and drawn.
+    first = {**summary["series"][0], "offered_mpps": 0.0}
+    assert charts.machine_over_time([first, *summary["series"][1:]]) == drawn
 
 
 def test_the_curve_says_how_many_packets_a_point_stands_for() -> None:

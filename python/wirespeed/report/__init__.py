@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader
 
@@ -100,7 +100,7 @@ def page(summary: Summary, scenario: str, command: str = "", assumed: str = "") 
         dram=summary.get("dram") or {},
         energy=energy_text(summary),
         traffic=summary.get("traffic") or {},
-        machine={k: v for k, v in (summary.get("machine") or {}).items() if not isinstance(v, dict | list)},
+        machine=_named(summary.get("machine") or {}),
         search=summary.get("search"),
         scenario=scenario,
         command=command,
@@ -109,6 +109,11 @@ def page(summary: Summary, scenario: str, command: str = "", assumed: str = "") 
         colour=colour,
         ink=ink,
     )
+
+
+def _named(machine: Mapping[str, Any]) -> dict[str, Any]:
+    """What a machine says of itself in a word: a part that it does not name is no row."""
+    return {k: v for k, v in machine.items() if v is not None and not isinstance(v, dict | list)}
 
 
 def stacked(summary: Summary) -> list[Row]:

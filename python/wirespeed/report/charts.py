@@ -53,7 +53,11 @@ def rate_over_load(curve: Sequence[CurvePoint]) -> str | None:
 
 def rate_over_time(series: Sequence[IntervalSummary]) -> str | None:
     """Offered and carried rate over simulated time, or None where there are not two intervals."""
-    known = [p for p in _whole(series) if _all_numbers(p.get("start_ns"), p.get("offered_mpps"), p.get("carried_mpps"))]
+    known = [
+        p
+        for p in _whole(_while_offered(series))
+        if _all_numbers(p.get("start_ns"), p.get("offered_mpps"), p.get("carried_mpps"))
+    ]
     if len(known) < 2:
         return None
     scale, unit = _time_scale(known)
@@ -82,6 +86,7 @@ _ACTIVITY: Final[Sequence[tuple[str, float, str, float | None]]] = (
 
 def machine_over_time(series: Sequence[IntervalSummary]) -> str | None:
     """What cores, rings, LLC and DRAM do over simulated time, or None where nothing of it was measured."""
+    series = _while_offered(series)
     scale, unit = _time_scale(series)
     panels = []
     for field, factor, title, most in _ACTIVITY:
@@ -113,7 +118,7 @@ _MBUFS: Final = {
     "mbufs_queued": ("queued", colour("burst")),
     "mbufs_sending": ("at work and sending", colour("tx_queue")),
     "mbufs_descriptors": ("in descriptors", colour("ring")),
-    "mbufs_free": ("free", "#d9d9d9"),
+    "mbufs_free": ("free", "var(--grid)"),
 }
 
 
@@ -216,7 +221,7 @@ def cache_over_time(intervals: Sequence[ControlInterval]) -> str | None:
                 "state:N",
                 sort=states,
                 scale=alt.Scale(domain=states, range=[_STATES[name] for name in states]),
-                legend=alt.Legend(title=None, orient="top", direction="horizontal", symbolType="square"),
+                legend=alt.Legend(title=None, orient="top", columns=4, columnPadding=24, symbolType="square"),
             ),
         )
         .properties(width=WIDTH, height=HEIGHT / 16)
@@ -237,7 +242,7 @@ def cache_over_time(intervals: Sequence[ControlInterval]) -> str | None:
                 "owner:N",
                 sort=shown,
                 scale=alt.Scale(domain=shown, range=[_OWNERS[name] for name in shown]),
-                legend=alt.Legend(title=None, orient="top", direction="horizontal", symbolType="square"),
+                legend=alt.Legend(title=None, orient="top", columns=4, columnPadding=24, symbolType="square"),
             ),
         )
         .properties(width=WIDTH, height=HEIGHT / 2)
@@ -246,6 +251,12 @@ def cache_over_time(intervals: Sequence[ControlInterval]) -> str | None:
     stacked = alt.vconcat(*shown_charts, spacing=8).resolve_scale(color="independent")
     words = "States of the allocator, ways" if stays else "Ways"
     return svg(stacked, f"{words} of devices and occupancy of the LLC over simulated time")
+
+
+def _while_offered(series: Sequence[IntervalSummary]) -> Sequence[IntervalSummary]:
+    """The series up to the last interval in which a packet came: after that rings run dry, whatever the machine."""
+    last = max((place for place, p in enumerate(series) if p.get("offered_mpps") != 0), default=-1)
+    return series[: last + 1] or series
 
 
 def _whole(series: Sequence[IntervalSummary]) -> list[IntervalSummary]:

@@ -18,8 +18,8 @@ _WIDTH: Final = 620
 _HEIGHT: Final = 340
 # A point of several methods is shown as of the first of these; the grid has all of them.
 _SHOWN_AS: Final = ("joint search", "one at a time", "ResQ's rule", "grid")
-_COLOURS: Final = ("#d55e00", "#0a5a9c", "#0a8f68", "#b6bcc6")
-_LIMIT: Final = "#d55e00"
+_COLOURS: Final = (charts.TAIL, charts.CARRIED, "var(--good)", charts.OFFERED)
+_LIMIT: Final = "var(--bad)"
 _KNOBS_NOTE: Final = "<p class=note>Each dot is a point that was measured; the line joins the best at each value.</p>"
 _FRONT_NOTE: Final = (
     "<p class=note>Every point that was measured. The line joins those that no other one beats in both (Pareto front)."
@@ -111,7 +111,7 @@ def _predictions(document: Mapping[str, Any]) -> str:
     y = alt.Y("simulated:Q", title="simulated", scale=alt.Scale(domain=[0, most]))
     points = alt.Chart(alt.InlineData(values=drawn)).mark_point(filled=True, opacity=0.65).encode(x=x, y=y)
     ends = alt.InlineData(values=[{"measured": 0, "simulated": 0}, {"measured": most, "simulated": most}])
-    line = alt.Chart(ends).mark_line(color="#888", strokeDash=[4, 3]).encode(x=x, y=y)
+    line = alt.Chart(ends).mark_line(color="var(--muted)", strokeDash=[4, 3]).encode(x=x, y=y)
     whole = alt.LayerChart(layer=[line, points], width=_HEIGHT, height=_HEIGHT)
     return (
         "<section><h2>Simulated beside measured</h2><p class=note>On the dashed line both are equal.</p>"
@@ -135,15 +135,16 @@ def chart(document: Mapping[str, Any]) -> str | None:
     ]
     if len({row["loss"] for row in rows}) < 2:
         return None
-    x = alt.X("loss:Q", title="loss, %", scale=alt.Scale(zero=False, padding=12))
-    y = alt.Y("value:Q", title=text.axis(document), scale=alt.Scale(zero=False, padding=12))
+    x = alt.X("loss:Q", scale=alt.Scale(zero=False, padding=12), axis=alt.Axis(title="loss, %", tickCount=6))
+    y = alt.Y("value:Q", scale=alt.Scale(zero=False, padding=12), axis=alt.Axis(title=text.axis(document), tickCount=6))
     rows.sort(key=lambda row: -_SHOWN_AS.index(row["method"]) if row["method"] in _SHOWN_AS else 1)  # grid below
     order = [name for name in _SHOWN_AS if any(row["method"] == name for row in rows)]
     colours = [colour for name, colour in zip(_SHOWN_AS, _COLOURS, strict=True) if name in order]
     scale = alt.Scale(domain=[*order, "as it is"], range=[*colours, "var(--ink)"])
+    legend = alt.Legend(title=None, orient="top", columns=3, columnPadding=24)
     base = alt.Chart(alt.InlineData(values=rows)).encode(x=x, y=y)
     points = base.mark_point(filled=True, size=42, opacity=0.65).encode(
-        color=alt.Color("method:N", scale=scale, legend=alt.Legend(title=None, orient="top")), description="words:N"
+        color=alt.Color("method:N", scale=scale, legend=legend), description="words:N"
     )
     front = base.transform_filter("datum.front").mark_line(
         interpolate="step-after", strokeWidth=1.5, color="var(--muted)"
