@@ -282,7 +282,8 @@ def test_rings_that_run_dry_after_the_last_packet_are_not_drawn() -> None:
     drawn = charts.machine_over_time(summary["series"])
     last = summary["series"][-1]
     empty = {**last, "offered_mpps": 0.0, "core_busy": 0.0, "start_ns": last["start_ns"] + last["width_ns"]}
-    assert charts.machine_over_time([*summary["series"], empty]) == drawn
+    cut = {**empty, "width_ns": 0.0, "offered_mpps": None, "carried_mpps": None}
+    assert charts.machine_over_time([*summary["series"], empty, cut]) == drawn
     # Between packets nothing comes for a while: that is the traffic, and drawn.
     first = {**summary["series"][0], "offered_mpps": 0.0}
     assert charts.machine_over_time([first, *summary["series"][1:]]) == drawn

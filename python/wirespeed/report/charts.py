@@ -255,7 +255,7 @@ def cache_over_time(intervals: Sequence[ControlInterval]) -> str | None:
 
 def _while_offered(series: Sequence[IntervalSummary]) -> Sequence[IntervalSummary]:
     """The series up to the last interval in which a packet came: after that rings run dry, whatever the machine."""
-    last = max((place for place, p in enumerate(series) if p.get("offered_mpps") != 0), default=-1)
+    last = max((place for place, p in enumerate(series) if p.get("offered_mpps")), default=-1)
     return series[: last + 1] or series
 
 
