@@ -100,6 +100,34 @@ def slices(attribution_ns: Mapping[str, float] | None, labels: Mapping[str, str]
     ]
 
 
+def core_cycles(summary: Summary) -> list[Slice]:
+    """What a packet's cycles are spent on, over all cores that it passes: slices whose `ns` are cycles."""
+    spent: dict[str, float] = {}
+    for core in summary.get("cores") or []:
+        for reason, cycles in (core.get("cycles") or {}).items():
+            spent[reason] = spent.get(reason, 0.0) + cycles * core["packets"]
+    through = (summary.get("packets") or 0) - (summary.get("lost") or 0)
+    if through <= 0:
+        return []
+    return slices({reason: cycles / through for reason, cycles in spent.items()}, summary.get("attribution_labels"))
+
+
+def core_cycles_text(summary: Summary) -> str:
+    """What a packet takes of cores, in a sentence; empty where nothing is known."""
+    parts = core_cycles(summary)
+    if not parts:
+        return ""
+    cores = summary.get("cores") or []
+    through = (summary.get("packets") or 0) - (summary.get("lost") or 0)
+    work = sum((core.get("instructions_per_packet") or 0.0) * core["packets"] for core in cores) / through
+    beyond = sum(part.share for part in parts if part.family not in ("core", "private"))
+    busy = sum(core["busy"] for core in cores) / len(cores)
+    return (
+        f"{q.digits(sum(part.ns for part in parts))} cycles and {q.digits(work)} instructions a packet; "
+        f"{q.share(beyond, 0)} of the cycles wait for what is beyond L2. Cores are busy {q.share(busy, 0)} of the time."
+    )
+
+
 def label(name: str, labels: Mapping[str, str] | None) -> str:
     """The words for a reason: its label where the document has one, else its name with spaces."""
     return (labels or {}).get(name) or name.replace("_", " ")

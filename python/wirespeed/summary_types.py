@@ -619,6 +619,8 @@ class CoreSummary(TypedDict, total=False):
     """Instructions a packet, polling in vain not counted."""
     cycles_per_packet: float | None
     """Busy cycles a packet."""
+    cycles: dict[str, float]
+    """What they are spent on: cycles a packet by reason, of bursts that are over."""
 
 
 class StallsSummary(TypedDict, total=False):

@@ -23,6 +23,8 @@ from wirespeed.summary import (
     Family,
     Slice,
     copying,
+    core_cycles,
+    core_cycles_text,
     curve_text,
     damages,
     drops,
@@ -123,6 +125,7 @@ def run_summary(summary: Summary) -> RenderableType:
     parts: list[RenderableType] = [_verdict(summary), _about(summary)]
     parts += [Text(f"! {warning}", style="yellow") for warning in warnings(summary)]
     parts += [Text(), _numbers(summary)]
+    parts += _cycles_go(summary)
     parts += _time_goes(summary)
     parts += _levels(summary)
     parts += _dram_controllers(summary)
@@ -387,6 +390,19 @@ def _numbers(summary: Summary) -> RenderableType:
     for number in key_numbers(summary):
         table.add_row(number.label, Text(number.value, "bold"), Text(number.detail, "dim"))
     return table
+
+
+def _cycles_go(summary: Summary) -> list[RenderableType]:
+    parts = sorted(core_cycles(summary), key=lambda part: -part.ns)
+    if not parts:
+        return []
+    most = ", ".join(f"{part.label} {q.digits(part.ns)}" for part in parts[:3])
+    return [
+        Text(),
+        Text("Where a core's cycles go", "bold"),
+        _indented(core_cycles_text(summary)),
+        _indented(f"{most}"),
+    ]
 
 
 def _time_goes(summary: Summary) -> list[RenderableType]:

@@ -145,6 +145,7 @@ def sound(**changes: Any) -> dict[str, Any]:
                 "polling": 1 - busy,
                 "instructions_per_packet": 171.2,
                 "cycles_per_packet": 240.7,
+                "cycles": {"core": 140.0, "l2": 0.2, "llc": 60.5, "row_miss": 40.0},
             }
             for c, busy in enumerate([1.0, 0.83, 0.71, 0.69])
         ],

@@ -168,8 +168,47 @@ def test_the_stacked_bar_is_complete_and_in_path_order() -> None:
         assert sum(part.share for part in row.parts) == pytest.approx(1.0)
         known = [place.index(part.reason) for part in row.parts if part.reason in REASONS]
         assert known == sorted(known)
+        assert sum(row.drawn) == pytest.approx(1.0)
     assert rows[0].parts[-1].reason == "quantum_foam"
     assert max(row.width for row in rows) == 1.0
+
+
+def test_a_link_that_takes_nearly_all_is_drawn_short_and_all_else_to_one_scale() -> None:
+    summary = summaries.sound()
+    summary["attribution_ns"] = {"pcie": 1700.0, "ring": 30.0, "core": 60.0, "llc": 10.0}
+    summary["classes"] = [
+        {
+            "name": "<=64 B",
+            "packets": 9,
+            "sojourn_ns": {"mean": 1900.0},
+            "attribution_ns": {"pcie": 1700.0, "ring": 200.0},
+        }
+    ]
+    every, small = stacked(summary)
+    # 100 ns of the one are half as long as 200 ns of the other, whatever the link takes.
+    assert small.width == 1.0
+    rest = [row.width * (1 - row.drawn[0]) for row in (every, small)]
+    assert rest[0] / rest[1] == pytest.approx(0.5)
+    assert every.drawn[1] / every.drawn[2] == pytest.approx(0.5)
+    assert every.width * every.drawn[0] == pytest.approx(small.width * small.drawn[0])
+    words = page(summary, SCENARIO)
+    assert "hatched, 1.70 µs) is drawn short" in words
+    assert words.count('class="folded"') == 2
+    # Where it is no more than half, nothing is.
+    summary["attribution_ns"]["pcie"] = 100.0
+    assert 'class="folded"' not in page(summary, SCENARIO)
+    assert [part.share for part in stacked(summary)[0].parts] == stacked(summary)[0].drawn
+
+
+def test_a_cores_cycles_are_told_of_a_packet_that_got_through() -> None:
+    summary = summaries.sound()
+    words = Page(page(summary, SCENARIO)).words
+    # A million packets of cores, of which 921,000 got through.
+    assert "261 cycles and 186 instructions a packet; 42 % of the cycles wait for what is beyond L2." in words
+    assert "1 more 0.217 cycles" in words
+    for core in summary["cores"]:
+        del core["cycles"]
+    assert "Where a core's cycles go" not in Page(page(summary, SCENARIO)).words
 
 
 def test_what_is_not_known_is_left_out_and_not_called_none(case: tuple[str, str]) -> None:

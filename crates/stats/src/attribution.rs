@@ -149,6 +149,13 @@ impl Add for &Attribution {
         sum
     }
 }
+impl Sub for Attribution {
+    type Output = Attribution;
+    #[inline]
+    fn sub(self, rhs: Attribution) -> Attribution {
+        &self - &rhs
+    }
+}
 impl Sub for &Attribution {
     type Output = Attribution;
     /// What was charged since `rhs`, an earlier state of the same account.

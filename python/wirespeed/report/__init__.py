@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from jinja2 import Environment, PackageLoader
@@ -19,6 +19,8 @@ from wirespeed.report.palette import colour, ink
 from wirespeed.summary import (
     Slice,
     copying,
+    core_cycles,
+    core_cycles_text,
     curve_packets_text,
     curve_text,
     damages,
@@ -41,6 +43,12 @@ from wirespeed.summary_types import Summary
 
 # Parts of the stacked bar that are narrower than this share of its row carry no number.
 _LABELLED_SHARE: Final = 0.08
+# What takes less of a core's cycles is not told by name.
+_LEAST_SHARE: Final = 0.002
+# Where link and NIC take more of the mean than this, they are drawn as short as that, and all else to one scale.
+_FOLDED_ABOVE: Final = 0.6
+_FOLDED: Final = 0.14
+_LINK: Final = frozenset({"nic", "pcie"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,8 @@ class Row:
     mean: str
     width: float
     parts: Sequence[Slice]
+    drawn: Sequence[float]
+    """Shares of the bar that the parts have, as drawn."""
 
 
 def page(summary: Summary, scenario: str, command: str = "", assumed: str = "") -> str:
@@ -78,9 +88,13 @@ def page(summary: Summary, scenario: str, command: str = "", assumed: str = "") 
         partial=partial_text(summary),
         warnings=warnings(summary),
         numbers=key_numbers(summary),
+        cycles=core_cycles(summary),
+        cycles_text=core_cycles_text(summary),
         rows=rows,
+        folded=q.duration(_link_ns(rows[0])) if rows and _folds(rows[0]) else None,
         legend=legend(rows),
         labelled_share=_LABELLED_SHARE,
+        least_share=_LEAST_SHARE,
         curve=curve,
         curve_packets=curve_packets_text(summary),
         rate_chart=charts.rate_over_load(curve) or charts.rate_over_time(series),
@@ -136,8 +150,30 @@ def stacked(summary: Summary) -> list[Row]:
     mean = q.interval(sojourn.get("mean"), sojourn.get("half_width"))
     whole = _row("all packets", through, mean, summary.get("attribution_ns"), labels)
     rows = [row for row in [whole, *classes] if row.parts]
-    longest = max((row.width for row in rows), default=1.0)
-    return [Row(r.name, r.packets, r.mean, r.width / longest, r.parts) for r in rows]
+    fold = bool(rows) and _folds(rows[0])
+    # A folded link has one length in all rows, and the rest of the longest row what it leaves.
+    longest = max((row.width - fold * _link_ns(row) for row in rows), default=1.0)
+    return [_drawn(row, fold, longest) for row in rows]
+
+
+def _link_ns(row: Row) -> float:
+    return sum(part.ns for part in row.parts if part.reason in _LINK)
+
+
+def _folds(row: Row) -> bool:
+    """Whether link and NIC leave too little of a bar for all else to be seen; something else has to be there."""
+    return _FOLDED_ABOVE < _link_ns(row) / sum(part.ns for part in row.parts) < 1
+
+
+def _drawn(row: Row, fold: bool, longest: float) -> Row:
+    """A row with its bar's length, as a share of the longest, and those of its parts in it."""
+    link = _link_ns(row)
+    if not fold or link == 0:
+        return replace(row, width=row.width / longest, drawn=[part.share for part in row.parts])
+    rest = (1 - _FOLDED) / longest
+    lengths = [part.ns * (_FOLDED / link if part.reason in _LINK else rest) for part in row.parts]
+    width = sum(lengths)
+    return replace(row, width=width, drawn=[length / width for length in lengths])
 
 
 def legend(rows: Sequence[Row]) -> list[Slice]:
@@ -155,7 +191,7 @@ def _row(
     labels: dict[str, str] | None,
 ) -> Row:
     parts = slices(attribution_ns, labels)
-    return Row(name, q.count(packets), mean, sum(part.ns for part in parts), parts)
+    return Row(name, q.count(packets), mean, sum(part.ns for part in parts), parts, [])
 
 
 def _environment() -> Environment:

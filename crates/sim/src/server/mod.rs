@@ -153,6 +153,9 @@ pub struct CoreCounters {
     /// Time in bursts.
     #[serde(skip)]
     pub busy: Ps,
+    /// What that was spent on, in bursts that are over and were in detail.
+    #[serde(skip)]
+    pub spent: Attribution,
     /// Instructions, polling in vain not counted.
     #[serde(skip)]
     pub instructions: u64,
@@ -166,7 +169,7 @@ pub struct CoreCounters {
 }
 
 state::state!(CoreCounters {
-    values: [packets, bursts, busy, instructions, doorbells, rx_nombuf],
+    values: [packets, bursts, busy, spent, instructions, doorbells, rx_nombuf],
     arrays: [],
     parts: [],
     built: [],
@@ -1360,6 +1363,8 @@ impl Server {
         if worker.in_detail {
             let work = worker.core.time_of(worker.core.instructions() - worker.before);
             self.coarse.burst(i, worker.packets.len(), took, work);
+            worker.counters.spent += &worker.core.burst_attribution();
+            worker.counters.spent.charge(Reason::Core, worker.ringing);
         }
         let mut leaving = Vec::new();
         let mut handed = std::mem::take(&mut self.handed);

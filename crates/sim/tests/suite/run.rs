@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde_json::Value;
 use sim::{Overrides, Progress, RateSearch, RunOptions, Scenario, ScenarioError, run, run_all, summary};
+use stats::Reason;
 
 /// Fields of what the host took.
 const HOST: [&str; 3] = ["wall_s", "load_s", "packets_per_wall_s"];
@@ -170,6 +171,31 @@ fn points_of_a_curve_begin_with_the_machine_of_the_run() {
     }
     assert!((faster.offered_mpps / own.offered_mpps - 2.0).abs() < 0.01, "{faster:?}");
     assert!(faster.warmup_packets > alone.measured.warmup.untimed);
+}
+
+#[test]
+fn what_a_core_is_busy_with_is_all_of_its_busy_time() {
+    // One packet a burst, full bursts, and cores that receive beside cores that work.
+    for set in [
+        &["traffic.load=0.1"][..],
+        &["traffic.load=1.0", "machine.cores=1"],
+        &["traffic.load=0.3", "machine.cores=3", "pipeline.rx_cores=1"],
+    ] {
+        let result =
+            run(&scenario(&[set, &["run.packets=20000"]].concat(), None), RunOptions::default(), &mut |_| true);
+        let result = result.unwrap();
+        for core in &result.measured.counts.cores {
+            // But for bursts that were under way when measurement began or ended.
+            let (spent, busy) = (core.spent.total().as_ns(), core.busy.as_ns());
+            assert!((spent / busy - 1.0).abs() < 0.01, "{spent} {busy} {set:?}");
+            assert!(core.spent[Reason::Core] > 0 && core.spent[Reason::Pcie] == 0 && core.spent[Reason::Burst] == 0);
+        }
+        let document = summary(&result, "test");
+        for core in document["cores"].as_array().unwrap() {
+            let sum: f64 = core["cycles"].as_object().unwrap().values().map(|cycles| cycles.as_f64().unwrap()).sum();
+            assert!((sum / core["cycles_per_packet"].as_f64().unwrap() - 1.0).abs() < 0.01, "{core}");
+        }
+    }
 }
 
 #[test]

@@ -15,9 +15,10 @@ use machine::memory::{
 };
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::{Map, Value};
 use units::{LINE_BYTES, Ps};
 
-use super::packets::Times;
+use super::packets::{self, Times};
 use crate::answer::rates::{dram_bandwidth, energy_model};
 use crate::run::simulate::Measured;
 use crate::scenario::clos::{ClosSpec, number};
@@ -541,6 +542,9 @@ pub struct CoreSummary {
     /// Busy cycles a packet.
     #[schemars(with = "Option<f64>")]
     cycles_per_packet: f64,
+    /// What they are spent on: cycles a packet by reason, of bursts that are over.
+    #[schemars(with = "BTreeMap<String, f64>")]
+    cycles: Map<String, Value>,
 }
 
 pub(super) fn cores(scenario: &Scenario, measured: &Measured) -> Vec<CoreSummary> {
@@ -555,6 +559,7 @@ pub(super) fn cores(scenario: &Scenario, measured: &Measured) -> Vec<CoreSummary
             packets_per_burst: packets / c.bursts as f64,
             instructions_per_packet: c.instructions as f64 / packets,
             cycles_per_packet: c.busy.as_ns() * ghz / packets,
+            cycles: packets::cycles(&c.spent, ghz, c.packets),
         }
     };
     measured.counts.cores.iter().enumerate().map(one).collect()

@@ -119,6 +119,15 @@ impl Sojourn {
     }
 }
 
+/// Cycles a packet by reason, those that nothing was charged to left out.
+pub(super) fn cycles(spent: &Attribution, ghz: f64, packets: u64) -> Map<String, Value> {
+    spent
+        .iter()
+        .filter(|(_, time)| time.0 > 0 && packets > 0)
+        .map(|(reason, time)| (reason.name().into(), (time.as_ns() * ghz / packets as f64).into()))
+        .collect()
+}
+
 /// Mean nanoseconds a packet by reason.
 pub(super) fn attribution(sum: &Attribution, packets: u64) -> Map<String, Value> {
     let mean = |time: Ps| if packets == 0 { 0.0 } else { time.as_ns() / packets as f64 };
