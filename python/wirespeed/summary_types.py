@@ -103,6 +103,8 @@ class RunVerdict(TypedDict, total=False):
     """The answer in one sentence."""
     reasons: list[str]
     """Why: what was measured that makes it so."""
+    details: list[str]
+    """What was seen beside that: where time goes, what caches did, how the machine was warmed."""
     advice: list[str]
     """What to try, each with the setting that tries it."""
 

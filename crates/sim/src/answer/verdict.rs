@@ -118,6 +118,8 @@ pub struct RunVerdict {
     pub headline: String,
     /// Why: what was measured that makes it so.
     pub reasons: Vec<String>,
+    /// What was seen beside that: where time goes, what caches did, how the machine was warmed.
+    pub details: Vec<String>,
     /// What to try, each with the setting that tries it.
     pub advice: Vec<String>,
 }
@@ -127,7 +129,7 @@ impl RunVerdict {
         status: RunStatus,
         loss_is_known: bool,
         headline: String,
-        reasons: Vec<String>,
+        [reasons, details]: [Vec<String>; 2],
         advice: Vec<String>,
     ) -> RunVerdict {
         let (limit, headroom, beyond_model_error, model_errors) = (None, None, None, Vec::new());
@@ -142,6 +144,7 @@ impl RunVerdict {
             model_errors,
             headline,
             reasons,
+            details,
             advice,
         }
     }
@@ -156,7 +159,7 @@ pub fn verdict(result: &RunResult) -> RunVerdict {
             RunStatus::Nothing,
             false,
             headline,
-            vec!["The run ended before its warm-up was over.".into()],
+            [vec!["The run ended before its warm-up was over.".into()], Vec::new()],
             Vec::new(),
         );
     }
@@ -166,8 +169,11 @@ pub fn verdict(result: &RunResult) -> RunVerdict {
     facts.loss(&mut reasons, &mut advice);
     facts.limits(&mut reasons, &mut advice);
     facts.stalls(&mut reasons, &mut advice);
-    facts.time(&mut reasons, &mut advice);
-    facts.memory(&mut reasons, &mut advice);
+    let mut details = Vec::new();
+    // What a lost packet waited for is why; of one that was carried it is a detail.
+    let seen = if facts.lost == 0 { &mut details } else { &mut reasons };
+    facts.time(seen, &mut advice);
+    facts.memory(seen, &mut advice);
     if let Some(found) = &result.search {
         let (n, enough) = (found.packets, found.sufficient_packets);
         if n < enough {
@@ -191,12 +197,13 @@ pub fn verdict(result: &RunResult) -> RunVerdict {
             });
         }
     }
-    reasons.push(warmup_text(&result.measured.warmup));
     let warmup = &result.measured.warmup;
     // Near saturation the sojourn wanders for long, and MSER-5 keeps cutting though nothing drifts any more.
     let drifts =
         warmup.unsettled.iter().any(|measure| *measure != WarmthMeasure::Sojourn) || facts.stationary != Some(true);
-    if warmup.end == WarmUpEnd::Limit && drifts {
+    let is_short = warmup.end == WarmUpEnd::Limit && drifts;
+    if is_short { &mut reasons } else { &mut details }.push(warmup_text(warmup));
+    if is_short {
         let n = warmup.packets.saturating_mul(4);
         advice.push(format!("What was cut as warm-up may be too short: cut more (--set run.warmup={n}), or offer more packets (run.packets)."));
     } else if facts.stationary == Some(false) {
@@ -215,7 +222,7 @@ pub fn verdict(result: &RunResult) -> RunVerdict {
             "Nothing measured is near its limit: --search ndr finds the highest rate without loss.".into()
         });
     }
-    let verdict = RunVerdict::new(status, !facts.fit_into_buffers(), headline, reasons, advice);
+    let verdict = RunVerdict::new(status, !facts.fit_into_buffers(), headline, [reasons, details], advice);
     let used = RateUse::of(result);
     // Of what grows as it goes nobody knows how much more there is room for, nor of walks, which grow with the mbufs in flight.
     let is_known = facts.stationary != Some(false) && used.limit(result) != RateLimit::Iommu;
@@ -259,10 +266,10 @@ impl RunVerdict {
             // More than a port brings cannot be offered.
             let to_line = 1.0 / result.load - 1.0;
             let more = percent(headroom);
-            let more = if headroom < to_line || to_line <= 0.0 {
-                more
+            let line = if headroom < to_line || to_line <= 0.0 {
+                String::new()
             } else {
-                format!("{more} (line rate is {})", percent(to_line))
+                format!("; line rate is {} more", percent(to_line))
             };
             let least = match short {
                 Some(packets) => format!(
@@ -271,7 +278,7 @@ impl RunVerdict {
                 ),
                 None => format!("{more} more could be offered"),
             };
-            self.reasons.push(format!("Nearest to its limit is {}: {least}.", limit.words()));
+            self.reasons.push(format!("Nearest to its limit is {}: {least}{line}.", limit.words()));
         }
         let mut text = model_error_text(&errors);
         if let Some((least, most)) = ends.filter(|_| matches!(self.status, RunStatus::Loses | RunStatus::Found)) {

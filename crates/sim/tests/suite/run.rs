@@ -129,7 +129,7 @@ fn warm_up_goes_on_until_every_mbuf_was_used_and_says_so() {
     assert!(warmup["stored"].as_u64().unwrap() >= 2048, "{warmup}");
     assert_eq!(warmup["packets"], document["warmup_packets"]);
     assert_eq!(document["packets"], 20_000);
-    assert!(document["verdict"]["reasons"].to_string().contains("cut as warm-up"));
+    assert!(document["verdict"]["details"].to_string().contains("cut as warm-up"));
     let none = scenario(&["run.warmup=0"], None);
     let measured = run(&none, RunOptions { threads: 1, same_packets: false }, &mut |_| true).unwrap().measured;
     assert_eq!((measured.warmup.packets, measured.simulated), (0, 4000));
