@@ -52,6 +52,8 @@ def smaller(words: list[str]) -> list[str]:
             words = without(words, "--until", 1)
             given = {word.partition("=")[0] for word in words}
             sets = [s for s in SHORT + MADE if s.partition("=")[0] not in given]
+            # Enough for a plan of sampling.
+            words = ["run.packets=400k" if word == "run.packets=10M" else word for word in words]
             return setting(words, sets + (UPF if "upf" in words else []))
         case ["accuracy", *_] if not any(word in words for word in ("--only", "--template", "mine.csv")):
             return [*words, "--only", "ddio"]
@@ -78,6 +80,8 @@ def smaller(words: list[str]) -> list[str]:
             return [{"--seconds": "--packets", "5": "500"}.get(word, word) for word in words]
         case ["router", "bench", *_]:
             return [*words, "--packets", "8192"]
+        case ["memory", "curve", *_] if "--points" not in words:
+            return [*words, "--points", "5"]
         case ["memory", "buffers", *_]:
             return [*words, "--memory", "ddr4-3200aa", "--order", "fr-fcfs", "--page", "open", "--seeds", "1"]
         case ["copies", "messages", *_]:
