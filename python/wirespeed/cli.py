@@ -24,6 +24,8 @@ from wirespeed.commands import (
     cost,
     demo,
     doctor,
+    emitting,
+    importing,
     inspect,
     memory,
     microengines,
@@ -48,6 +50,8 @@ from wirespeed.errors import InputError, TargetError
 COMMANDS: Final = (
     run,
     predict,
+    importing,
+    emitting,
     doctor,
     cost,
     demo,

@@ -1,0 +1,101 @@
+"""`wirespeed import`."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from wirespeed import files, operators, scenarios
+from wirespeed.commands import options
+from wirespeed.commands.fields import spread
+from wirespeed.commands.options import QuietOpt, TablesOrJsonOpt, ThreadsOpt
+from wirespeed.commands.output import emit, emit_json, say, show, stoppable
+from wirespeed.errors import InputError
+from wirespeed.operators import beside, catalogue, signs, text, written
+from wirespeed.progress import Bar
+
+_EPILOG: Final = (
+    "Examples:\n\n"
+    "  wirespeed import lscpu.json hardware.txt runtime.txt --out mine.toml\n\n"
+    "  wirespeed import pmd-perf-show.txt --compare\n\n"
+    "  wirespeed import suricata.yaml stats.log --format json | jq .findings\n\n"
+    "Exit code: 0 fine, 2 bad input, 130 stopped by Ctrl-C."
+)
+
+app = typer.Typer()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What the command line says."""
+
+    given: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Outputs and configurations, of one machine.", show_default=False),
+    ]
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--kind", help="Read all files as this kind; told by their content if left out.", show_default=False
+        ),
+    ] = None
+    out: Annotated[Path | None, options.out("Write the scenario to this file.", metavar="FILE")] = None
+    compare: Annotated[
+        bool,
+        typer.Option("--compare", help="Run the scenario, at other RX rings too: predictions beside measurements."),
+    ] = False
+    packets: Annotated[int, options.count("--packets", "Packets of each run of --compare.", 1000)] = beside.PACKETS
+    threads: ThreadsOpt = None
+    form: TablesOrJsonOpt = "table"
+    quiet: QuietOpt = False
+
+
+@app.command("import", epilog=_EPILOG)
+@spread
+def answer(given: Options) -> int:
+    """Read what an operator has (lscpu, ethtool, VPP, DPDK, OVS, Suricata, …) into a scenario; say what limits."""
+    _judge(given)
+    told = [each for file in given.given for each in operators.read(file, given.kind)]
+    joined = operators.join(told)
+    names = list(dict.fromkeys(each.file for each in told))
+    scenario = written.toml(joined, names)
+    found = signs.findings(joined, told, catalogue.resolved(str(scenarios.as_text(scenario))))
+    document = written.document(joined, told, found, scenario)
+    if given.form == "table":
+        show(text.page(joined, told, found))
+    if given.compare:
+        with stoppable(), Bar(quiet=given.quiet) as bar:
+            pairs, rings = beside.compare(joined, told, given.packets, given.threads, bar)
+        document["compared"] = beside.document(pairs, rings)
+        if given.form == "table":
+            emit("")
+            show(text.beside(pairs, rings, given.packets))
+    if given.form == "json":
+        emit_json(document)
+    _write(given, scenario)
+    return 0
+
+
+def _judge(given: Options) -> None:
+    """Raises InputError for a file that would be overwritten by what is made of it."""
+    if given.out is None:
+        return
+    if given.out.is_dir():
+        raise InputError(f"--out {given.out}: is a folder; name a file, such as {given.out / 'scenario.toml'}")
+    if any(file.exists() and given.out.exists() and file.samefile(given.out) for file in given.given):
+        raise InputError(f"--out {given.out}: is one of the files that are read; name another file")
+
+
+def _write(given: Options, scenario: str) -> None:
+    if given.out is not None:
+        files.write(given.out, scenario)
+    if given.quiet:
+        return
+    if given.out is None:
+        say("add --out FILE to keep the scenario")
+    else:
+        say(f"wrote {given.out}: wirespeed run {shlex.quote(str(given.out))}")
