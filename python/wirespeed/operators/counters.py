@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from wirespeed.operators.facts import Told
@@ -90,11 +90,15 @@ def pcm(text: OperatorText, told: Told) -> None:
         raise text.ended("a line of column names")
     head = heads[0]
     if rows[head][1][:1] == ["Skt"]:
-        _pcm_pcie(text, told, rows[head][1], rows[head + 1 :])
+        _strange(told, [(n, row) for n, row in rows if len(row) < len(rows[head][1])])
+        _pcm_pcie(told, rows[head][1], rows[head + 1 :])
         return
     groups = rows[head - 1][1] if head else []
     columns = [(group, name) for group, name in zip([*groups, *[""] * len(rows[head][1])], rows[head][1], strict=False)]
     data = [(n, row) for n, row in rows[head + 1 :] if len(row) >= len(columns) - 1]
+    _strange(
+        told, [(n, row) for n, row in [*rows[: max(head - 1, 0)], *rows[head + 1 :]] if len(row) < len(columns) - 1]
+    )
     if not data:
         raise text.ended("a row of numbers below the names")
     line, last = data[-1]
@@ -121,6 +125,12 @@ def _cells(text: OperatorText) -> list[tuple[int, list[str]]]:
     return found
 
 
+def _strange(told: Told, rows: Sequence[tuple[int, list[str]]]) -> None:
+    """Notes the first row that has too few cells."""
+    for n, row in rows[:1]:
+        told.note(f"is no row of numbers, and is passed over: {shown(','.join(row))}", n)
+
+
 def _pcm_system(told: Told, values: Mapping[tuple[str, str], float], line: int) -> None:
     """What a row of pcm or pcm-memory says; pcm's memory columns are GB an interval, taken as a second's."""
     system = {name: value for (_, name), value in values.items()}
@@ -136,7 +146,7 @@ def _pcm_system(told: Told, values: Mapping[tuple[str, str], float], line: int) 
             told.measure(name, system[memory] * 1e6, line)
 
 
-def _pcm_pcie(text: OperatorText, told: Told, head: list[str], rows: list[tuple[int, list[str]]]) -> None:
+def _pcm_pcie(told: Told, head: list[str], rows: list[tuple[int, list[str]]]) -> None:
     """Device writes of whole lines (ItoM) that missed the LLC, where `-e` tells misses and totals apart."""
     place = head.index("ItoM")
     sums = {"(Total)": 0.0, "(Miss)": 0.0}

@@ -125,7 +125,8 @@ def pool(told: Told, fields: Mapping[str, str], line: int | None) -> None:
     if (cache := values.get("cache_size")) is not None:
         told.fact("pool_cache", cache, line)
     parts = [values.get(name) for name in ("elt_size", "header_size", "trailer_size")]
-    element = values.get("total_obj_size") or (sum(filter(None, parts)) if parts[0] else None)
+    known = [part for part in parts if part is not None]
+    element = values.get("total_obj_size") or (sum(known) if len(known) == len(parts) else None)
     if element:
         told.fact("pool_element", element, line)
     cached, common = values.get("total_cache_count"), values.get("common_pool_count")
@@ -277,6 +278,8 @@ def command_line(text: OperatorText, told: Told) -> None:
         program = words[0].rpartition("/")[2]
         if "testpmd" in program or "l3fwd" in program:
             _command(told, words, n)
+        else:
+            told.note(f"is no command line that is known: {shown(' '.join(words))}", n)
     if not told.facts:
         raise text.ended("options of dpdk-testpmd or dpdk-l3fwd")
 

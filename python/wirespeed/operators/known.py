@@ -39,6 +39,17 @@ class OperatorKind:
     """A pattern that a line of its text has and no other kind's; empty where it is JSON alone."""
     holds: Callable[[Any], bool] | None = None
     """Whether a JSON document is of this kind."""
+    line: str = ""
+    """What each line looks like, where its reader does not say itself which one it does not know."""
+
+
+# Lines of threads of Open vSwitch, and of their histograms.
+_PMD: Final = (
+    r"Time:.*|Measurement.*|Displaying.*|pmd thread.*|main thread.*|Histograms.*|-+"
+    r"|\s+-?\s*[A-Za-z][\w.() /]*(:|\s).*|\s+[\d>].*"
+)
+# Lines of `name: value`, and their headings.
+_PAIRS: Final = r"\s*[A-Za-z][\w ,()./-]*:.*"
 
 
 def _with_key(*names: str) -> Callable[[Any], bool]:
@@ -67,29 +78,49 @@ _PERF: Final = (
 
 # In the order in which parts of one file are told. Marks are of one line each, matched with re.MULTILINE.
 KINDS: Final = (
-    OperatorKind("lscpu", "lscpu, lscpu -J", hosts.lscpu, r"^Model name:\s", _with_key("lscpu")),
+    OperatorKind("lscpu", "lscpu, lscpu -J", hosts.lscpu, r"^Model name:\s", _with_key("lscpu"), line=_PAIRS),
     OperatorKind(
-        "lscpu-caches", "lscpu --caches, also -J", hosts.lscpu_caches, r"^NAME\s.*ONE-SIZE", _with_key("caches")
+        "lscpu-caches",
+        "lscpu --caches, also -J",
+        hosts.lscpu_caches,
+        r"^NAME\s.*ONE-SIZE",
+        _with_key("caches"),
+        line=r"(NAME|L\d[a-z]?)\s.*",
     ),
-    OperatorKind("numactl", "numactl -H", hosts.numactl, r"^available: \d+ nodes? \("),
+    OperatorKind(
+        "numactl", "numactl -H", hosts.numactl, r"^available: \d+ nodes? \(", line=r"(available|node|\s*\d+:).*"
+    ),
     OperatorKind("lshw", "lshw -json", hosts.lshw, holds=_hardware),
-    OperatorKind("dmidecode", "dmidecode -t memory", hosts.dmidecode, r"^(# dmidecode|Handle 0x[0-9A-F]+, DMI type)"),
-    OperatorKind("ethtool-i", "ethtool -i DEV", ethtool.info, r"^(bus-info|expansion-rom-version):"),
-    OperatorKind("ethtool-g", "ethtool -g DEV", ethtool.rings, r"^Ring parameters for \S+:"),
-    OperatorKind("ethtool-l", "ethtool -l DEV", ethtool.channels, r"^Channel parameters for \S+:"),
-    OperatorKind("ethtool-c", "ethtool -c DEV", ethtool.coalescing, r"^Coalesce parameters for \S+:"),
-    OperatorKind("ethtool-k", "ethtool -k DEV", ethtool.features, r"^Features for \S+:"),
+    OperatorKind(
+        "dmidecode",
+        "dmidecode -t memory",
+        hosts.dmidecode,
+        r"^(# dmidecode|Handle 0x[0-9A-F]+, DMI type)",
+        line=r"(#|Handle |Getting |SMBIOS|\d+ structures|Table at).*|\s+[A-Za-z].*|[A-Z][\w /()-]*",
+    ),
+    OperatorKind("ethtool-i", "ethtool -i DEV", ethtool.info, r"^(bus-info|expansion-rom-version):", line=_PAIRS),
+    OperatorKind("ethtool-g", "ethtool -g DEV", ethtool.rings, r"^Ring parameters for \S+:", line=_PAIRS),
+    OperatorKind("ethtool-l", "ethtool -l DEV", ethtool.channels, r"^Channel parameters for \S+:", line=_PAIRS),
+    OperatorKind("ethtool-c", "ethtool -c DEV", ethtool.coalescing, r"^Coalesce parameters for \S+:", line=_PAIRS),
+    OperatorKind("ethtool-k", "ethtool -k DEV", ethtool.features, r"^Features for \S+:", line=_PAIRS),
     OperatorKind("ethtool-S", "ethtool -S DEV", ethtool.statistics, r"^NIC statistics:"),
     OperatorKind(
         "vpp-hardware",
         "vppctl show hardware-interfaces",
         vpp.hardware,
         r"^\s+rx: queues \d+ \(max|^ +Name +Idx +Link +Hardware",
+        line=r"\s{2,}\S.*|\S+\s+\d+\s+(up|down)\s.*",
     ),
     OperatorKind(
         "vpp-runtime", "vppctl show runtime", vpp.runtime, r"^\s*Name\s+State\s+Calls\s+Vectors|vector rates in "
     ),
-    OperatorKind("vpp-buffers", "vppctl show buffers", vpp.buffers, r"^Pool Name\s+Index\s+NUMA"),
+    OperatorKind(
+        "vpp-buffers",
+        "vppctl show buffers",
+        vpp.buffers,
+        r"^Pool Name\s+Index\s+NUMA",
+        line=r"Pool Name.*|\S+(\s+\d+){2,}.*",
+    ),
     OperatorKind("vpp-startup", "VPP's startup.conf", vpp.startup, r"^\s*(cpu|buffers|dpdk|unix)\s*\{"),
     OperatorKind("telemetry", "dpdk-telemetry.py, answers by request", dpdk.telemetry, holds=_answers),
     OperatorKind(
@@ -105,18 +136,29 @@ KINDS: Final = (
         r"^\s*(sudo )?\S*(testpmd|l3fwd)\s+(-|\\)",
     ),
     OperatorKind(
-        "mempool", "a dump of mempools: dump_mempool, netdev-dpdk/get-mempool-info", dpdk.mempools, r"^mempool <.*>@"
+        "mempool",
+        "a dump of mempools: dump_mempool, netdev-dpdk/get-mempool-info",
+        dpdk.mempools,
+        r"^mempool <.*>@",
+        line=r"mempool .*|ring .*|\s+[a-z][\w \[\]/:]*[=:].*|\s+(no statistics|internal cache|stats).*",
     ),
     OperatorKind(
-        "ovs-stats", "ovs-appctl dpif-netdev/pmd-stats-show", openvswitch.pmd_stats, r"^\s+packets received: \d"
+        "ovs-stats",
+        "ovs-appctl dpif-netdev/pmd-stats-show",
+        openvswitch.pmd_stats,
+        r"^\s+packets received: \d",
+        line=_PMD,
     ),
     OperatorKind(
         "ovs-perf",
         "ovs-appctl dpif-netdev/pmd-perf-show",
         openvswitch.pmd_perf,
         r"^\s+- Used TSC cycles:|^Measurement duration:",
+        line=_PMD,
     ),
-    OperatorKind("ovs-rxq", "ovs-appctl dpif-netdev/pmd-rxq-show", openvswitch.pmd_rxq, r"^\s+port: \S+\s+queue-id:"),
+    OperatorKind(
+        "ovs-rxq", "ovs-appctl dpif-netdev/pmd-rxq-show", openvswitch.pmd_rxq, r"^\s+port: \S+\s+queue-id:", line=_PMD
+    ),
     OperatorKind("ovs-vsctl", "ovs-vsctl commands", openvswitch.commands, r"^\s*(sudo )?ovs-vsctl\s"),
     OperatorKind("suricata", "suricata.yaml", suricata.configuration, r"^dpdk:|^%YAML 1\.1"),
     OperatorKind(
@@ -132,7 +174,13 @@ KINDS: Final = (
         grout.commands,
         r"^\s*(grcli )?(interface add port|affinity cpus set|graph config set)\s",
     ),
-    OperatorKind("grout-stats", "grcli stats show software", grout.statistics, r"^\s*NODE\s.*PACKETS"),
+    OperatorKind(
+        "grout-stats",
+        "grcli stats show software",
+        grout.statistics,
+        r"^\s*NODE\s.*PACKETS",
+        line=r"\s*(NODE|[a-z]\w*)\s.*",
+    ),
     OperatorKind(
         "perf",
         "perf stat -x, or -j",
@@ -159,12 +207,22 @@ def read_text(text: OperatorText, kind: str | None = None) -> list[Told]:
     told = [Told(each.name, each.source, text.file) for each in found]
     for each, into in zip(found, told, strict=True):
         _read(each, text, into)
-    if text.cut:
+    if text.cut and not (text.documents() and text.rest.rstrip().endswith(("}", "]"))):
         where = f"{text.file}:{len(text.lines) + 1}"
-        if not text.documents():
-            told[0].notes.insert(0, f"{where}: the last line does not end, and is left out: {shown(text.rest)}")
+        told[0].notes.insert(0, f"{where}: the last line does not end, and is left out: {shown(text.rest)}")
+    if len(found) == 1 and not text.documents():
+        _pass_over(found[0], text, told[0])
     told[0].notes[:0] = [note for note in text.notes if note not in told[0].notes]
     return told
+
+
+def _pass_over(kind: OperatorKind, text: OperatorText, told: Told) -> None:
+    """Notes the first line that is none of a kind's."""
+    strange = [(n, line) for n, line in text if kind.line and line.strip() and not re.fullmatch(kind.line, line)]
+    if strange:
+        n, line = strange[0]
+        more = f", and {len(strange) - 1} more" if len(strange) > 1 else ""
+        told.note(f"is no line of {kind.source}, and is passed over{more}: {shown(line)}", n)
 
 
 def _read(kind: OperatorKind, text: OperatorText, told: Told) -> None:

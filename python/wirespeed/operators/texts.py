@@ -18,7 +18,7 @@ from wirespeed.errors import InputError
 # Larger than any output that tells of one machine; a capture given by mistake is not read to its end.
 MOST_BYTES: Final = 64 << 20
 # A document begins its line, or stands behind a prompt of dpdk-telemetry.py.
-_START: Final = re.compile(r"^(?:(?:-->|[<>])[^{\[\n]*)?\s*(?=[{\[])", re.MULTILINE)
+_START: Final = re.compile(r"^(?:(?:-->|[<>] )[^{\[\n]*)?\s*(?=[{\[])", re.MULTILINE)
 _ESCAPE: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _SHOWN: Final = 60
 _NUMBER: Final = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3})?")
@@ -99,7 +99,7 @@ class OperatorText:
         """Notes the first line between documents that is neither a prompt nor a comment."""
         first = self.content.count("\n", 0, begin) + 1
         for n, line in enumerate(self.content[begin:end].split("\n"), first):
-            if line.strip(" ,\t") and not line.lstrip().startswith(("#", "-->", ">", "<", "Connect")):
+            if line.strip(" ,\t") and not line.lstrip().startswith(("#", "-->", "> ", "< ", "Connect")):
                 self.notes.append(f"{self.file}:{n}: is no JSON, and is passed over: {shown(line)}")
                 return
 

@@ -249,7 +249,8 @@ class _Section:
 def startup(text: OperatorText, told: Told) -> None:
     """`startup.conf`: workers, rings, queues and buffers."""
     root = _parsed(text)
-    sections = {part.words[0]: part for part in root.parts if part.words}
+    sections = {part.words[0]: part for part in root.parts}
+    _strange(told, root)
     if "cpu" in sections:
         _cpu(text, told, sections["cpu"])
     if "buffers" in sections:
@@ -265,6 +266,19 @@ def startup(text: OperatorText, told: Told) -> None:
     told.fact("burst", VECTOR, None, Trust.DEFAULT, "VLIB_FRAME_SIZE")
     told.fact("program", _PLUGIN, None, Trust.DEFAULT, "a configuration tells no path: IPv4 is assumed")
     told.fact("pool_order", "lifo", None, Trust.DEFAULT, "vlib keeps a stack a thread")
+
+
+_NAME: Final = re.compile(r"[A-Za-z_/][\w./-]*|[\w:.]+")
+
+
+def _strange(told: Told, root: _Section) -> None:
+    """Notes what is no name of a setting, and what stands outside of sections."""
+    waiting = [(part, True) for part in root.parts]
+    while waiting:
+        part, is_outside = waiting.pop()
+        if _NAME.fullmatch(part.words[0]) is None or (is_outside and not part.parts and len(part.words) > 1):
+            told.note(f"is no setting, and is passed over: {shown(' '.join(part.words))}", part.line)
+        waiting.extend((inner, False) for inner in part.parts)
 
 
 def _cpu(text: OperatorText, told: Told, section: _Section) -> None:
