@@ -5,6 +5,8 @@ Each has the facts that it must tell; where two of a name are told, the first.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 
@@ -12,8 +14,8 @@ class Sample(NamedTuple):
     """A text, and what it tells."""
 
     text: str
-    facts: dict[str, object] = {}
-    measured: dict[str, float] = {}
+    facts: Mapping[str, object] = MappingProxyType({})
+    measured: Mapping[str, float] = MappingProxyType({})
 
 
 XEON_JSON = """{
@@ -242,7 +244,9 @@ RX_TX_CHANNELS = (
 
 
 def _coalesce(usecs: str) -> str:
-    return f"Coalesce parameters for eth2:\nAdaptive RX: on  TX: on\nrx-usecs: {usecs}\nrx-frames: n/a\n\ntx-usecs: 50\n"
+    return (
+        f"Coalesce parameters for eth2:\nAdaptive RX: on  TX: on\nrx-usecs: {usecs}\nrx-frames: n/a\n\ntx-usecs: 50\n"
+    )
 
 
 def _features(lro: str, gro: str) -> str:
@@ -327,7 +331,13 @@ HundredGigabitEthernet18/0/0       1     up   HundredGigabitEthernet18/0/0
     rx burst function: mlx5_rx_burst_vec
     rx no bufs                                           17
 """
-_COLUMNS = "             Name                 State         Calls          Vectors        Suspends    {}    Vectors/Call\n"
+_COLUMNS = (
+    "             Name                 State         Calls          Vectors        Suspends    {}    Vectors/Call\n"
+)
+
+
+def _node(name: str, state: str, calls: int, vectors: int, suspends: int, clocks: str, a_call: str) -> str:
+    return f"{name:<30} {state:>12}{calls:16}{vectors:16}{suspends:16}{clocks:>16}{a_call:>16}\n"
 
 
 def _thread(number: int, name: str, column: str, rows: str) -> str:
@@ -339,16 +349,16 @@ def _thread(number: int, name: str, column: str, rows: str) -> str:
     )
 
 
-IP4_ROWS = """dpdk-input                       polling         1800000       120000000               0          6.10e1           66.67
-ethernet-input                   active          1800000       120000000               0          1.60e1           66.67
-ip4-input-no-checksum            active          1800000       120000000               0          2.40e1           66.67
-ip4-lookup                       active          1800000       120000000               0          3.00e1           66.67
-ip4-rewrite                      active          1800000       120000000               0          2.60e1           66.67
-HundredGigabitEthernet3b/0/0-o   active          1800000       120000000               0          8.00e0           66.67
-unix-epoll-input                 polling            1756               0               0          1.20e3            0.00
-"""
-IDLE_MAIN = """dpdk-process                    any wait                 0               0              10          3.10e4            0.00
-"""
+IP4_ROWS = (
+    _node("dpdk-input", "polling", 1800000, 120000000, 0, "6.10e1", "66.67")
+    + _node("ethernet-input", "active", 1800000, 120000000, 0, "1.60e1", "66.67")
+    + _node("ip4-input-no-checksum", "active", 1800000, 120000000, 0, "2.40e1", "66.67")
+    + _node("ip4-lookup", "active", 1800000, 120000000, 0, "3.00e1", "66.67")
+    + _node("ip4-rewrite", "active", 1800000, 120000000, 0, "2.60e1", "66.67")
+    + _node("HundredGigabitEthernet3b/0/0-o", "active", 1800000, 120000000, 0, "8.00e0", "66.67")
+    + _node("unix-epoll-input", "polling", 1756, 0, 0, "1.20e3", "0.00")
+)
+IDLE_MAIN = _node("dpdk-process", "any wait", 0, 0, 10, "3.10e4", "0.00")
 RUNTIME = (
     _thread(0, "vpp_main", "Packet-Clocks", IDLE_MAIN)
     + "---------------\n"
@@ -360,11 +370,10 @@ RUNTIME_L2 = _thread(0, "vpp_main", "Clocks", IDLE_MAIN) + _thread(
     1,
     "vpp_wk_0",
     "Clocks",
-    """dpdk-input                       polling          470000       120000000               0          4.00e1          255.32
-ethernet-input                   active           470000       120000000               0          1.50e1          255.32
-l2-input                         active           470000       120000000               0          1.80e1          255.32
-l2-output                        active           470000       120000000               0          1.20e1          255.32
-""",
+    _node("dpdk-input", "polling", 470000, 120000000, 0, "4.00e1", "255.32")
+    + _node("ethernet-input", "active", 470000, 120000000, 0, "1.50e1", "255.32")
+    + _node("l2-input", "active", 470000, 120000000, 0, "1.80e1", "255.32")
+    + _node("l2-output", "active", 470000, 120000000, 0, "1.20e1", "255.32"),
 )
 RUNTIME_OLD = f"""Time 10.0, average vectors/node 52.31, last 128 main loops 0.00 per node 0.00
   vector rates in 1.2000e6, out 1.2000e6, drop 0.0000e0, punt 0.0000e0
@@ -649,10 +658,10 @@ def _block(seconds: int, packets: int, missed: int) -> str:
     )
 
 
-EVE = """{"timestamp": "2026-11-24T10:46:45.0+0000", "event_type": "stats", "stats": {"uptime": 21, "capture": {"packets": \
-100, "dpdk": {"imissed": 0}}, "decoder": {"pkts": 100, "bytes": 6400}}}
-{"timestamp": "2026-11-24T10:46:53.0+0000", "event_type": "stats", "stats": {"uptime": 29, "capture": {"packets": \
-900, "dpdk": {"imissed": 80}}, "decoder": {"pkts": 820, "bytes": 52480}}}
+EVE = """{"timestamp": "2026-11-24T10:46:45.0+0000", "event_type": "stats", "stats": {"uptime": 21, \
+"capture": {"packets": 100, "dpdk": {"imissed": 0}}, "decoder": {"pkts": 100, "bytes": 6400}}}
+{"timestamp": "2026-11-24T10:46:53.0+0000", "event_type": "stats", "stats": {"uptime": 29, \
+"capture": {"packets": 900, "dpdk": {"imissed": 80}}, "decoder": {"pkts": 820, "bytes": 52480}}}
 """
 GROUT = """affinity cpus set control 1 datapath 2,3
 interface add port p0 devargs 0000:3b:00.0 rxqs 1 qsize 1024
@@ -687,7 +696,7 @@ S0,2,9000,,cycles,205066855,100.00,,
 PERF_JSON = """# started on Tue Nov 24 10:45:00 2026
 
 {"counter-value" : "1000.000000", "unit" : "", "event" : "cycles", "event-runtime" : 652184, "pcnt-running" : 100.00}
-{"counter-value" : "1500.000000", "unit" : "", "event" : "instructions", "event-runtime" : 652184, "pcnt-running" : 100.0}
+{"counter-value" : "1500.000000", "unit" : "", "event" : "instructions", "event-runtime" : 652184}
 {"counter-value" : "<not supported>", "unit" : "", "event" : "LLC-load-misses", "event-runtime" : 0}
 """
 PCM = """,,System,System,System,System,System,SKT0,SKT0
@@ -713,7 +722,8 @@ CSIT = """{"version": "1.5.1", "test_type": "ndrpdr", "passed": true,
 CSIT_MRR = """{"version": "1.5.1", "test_type": "mrr", "test_id": "10ge2p1x710-78b-1t1c-l2xcbase-eth-mrr",
  "result": {"type": "mrr", "receive_rate": {"rate": {"avg": 9.5e6, "stdev": 1e4, "unit": "pps"}}}}
 """
-CSIT_TESTPMD = """{"version": "1.5.1", "test_type": "ndrpdr", "test_id": "100ge2p1cx556a-64b-2t1c-eth-l2xcbase-testpmd-ndrpdr",
+CSIT_TESTPMD = """{"version": "1.5.1", "test_type": "ndrpdr",
+ "test_id": "100ge2p1cx556a-64b-2t1c-eth-l2xcbase-testpmd-ndrpdr",
  "result": {"type": "ndrpdr", "ndr": {"lower": {"rate": {"value": 2e7, "unit": "pps"}}}}}
 """
 

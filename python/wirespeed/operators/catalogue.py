@@ -215,3 +215,10 @@ def resolved_size(words: str) -> int:
 def resolved_rate(words: str) -> float:
     """A rate as a resolved scenario spells it, in bits a second."""
     return units.rate("rate", words).value
+
+
+@cache
+def mean_frame(profile: str) -> float:
+    """The mean frame of a shipped profile of sizes, in bytes."""
+    rows = tomllib.loads(_wirespeed.preset("traffic", profile))["sizes"]["histogram"]
+    return float(sum(row["share"] * (row["bytes"] + row.get("to", row["bytes"])) / 2 for row in rows))

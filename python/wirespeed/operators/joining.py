@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from wirespeed.errors import InputError
 from wirespeed.operators import catalogue
-from wirespeed.operators.facts import FACTS, Fact, Told, Trust, Value
+from wirespeed.operators.facts import Fact, Told, Trust, Value
 
 State = Literal["told", "derived", "assumed"]
 
@@ -169,24 +169,31 @@ def _processor(joined: Joined) -> None:
 
 
 def _caches(joined: Joined, machine: Mapping[str, Mapping[str, object]]) -> None:
+    """Sizes and ways that differ from the catalogue's; a size is whole sets of all slices, as tools round it."""
     for level in ("l1", "l2", "llc"):
         size, ways = joined.whole(f"{level}_bytes"), joined.whole(f"{level}_ways")
-        has = catalogue.resolved_size(str(machine[level]["size"]))
-        if size is not None and size != has:
-            joined.take(f"machine.{level}.size", f"{level}_bytes", size_words(size))
-            if level == "llc":
-                _slices(joined, size, has, int(str(machine[level].get("slices", 1))))
+        has, slices = catalogue.resolved_size(str(machine[level]["size"])), int(str(machine[level].get("slices", 1)))
         if ways is not None and ways != machine[level]["ways"]:
             joined.take(f"machine.{level}.ways", f"{level}_ways")
+        if size is None:
+            continue
+        unit = (ways or int(str(machine[level]["ways"]))) * _LINE
+        count = _slices(size, has / slices, unit) if level == "llc" else 1
+        exact = max(round(size / (count * unit)), 1) * count * unit
+        if exact != has:
+            joined.take(f"machine.{level}.size", f"{level}_bytes", size_words(exact))
+        if count != slices:
+            why = f"of {size_words(has // slices)}, as the catalogue has them, or what divides the sets"
+            joined.say(f"machine.{level}.slices", count, why, "assumed")
 
 
-def _slices(joined: Joined, size: int, has: int, slices: int) -> None:
-    """As many slices of the catalogue's as make the LLC, where that is a whole number; else all as they are."""
-    count = max(1, min(64, round(size / (has / slices))))
-    if count != slices:
-        joined.say(
-            "machine.llc.slices", count, f"slices of {size_words(has // slices)}, as the catalogue has", "assumed"
-        )
+def _slices(size: int, slice_: float, unit: int) -> int:
+    """As many slices of the catalogue's size as make the cache, or the next number that divides its sets."""
+    wanted = max(1, min(64, round(size / slice_)))
+    sets, rest = divmod(size, unit)
+    if rest:
+        return wanted  # a rounded size, which is rounded to whole sets
+    return next((count for count in range(wanted, 1, -1) if sets % count == 0), 1)
 
 
 def _clock(joined: Joined) -> None:
@@ -349,6 +356,10 @@ def _program(joined: Joined) -> None:
 
 _SMALLEST, _LARGEST = 64, 9600
 _FCS: Final = 4
+_PROFILE: Final = "isp"
+"""The profile of traffic where none is named."""
+_GAP: Final = 20
+"""Preamble and gap of Ethernet."""
 
 
 def _traffic(joined: Joined) -> None:
@@ -357,21 +368,25 @@ def _traffic(joined: Joined) -> None:
     if frame is not None:
         fact = joined.facts["frame_bytes"]
         counted = fact.note.endswith(("over packets", "over decoder.pkts"))
-        bytes_ = min(max(round(frame + (_FCS if counted else 0)), _SMALLEST), _LARGEST)
+        frame = min(max(round(frame + (_FCS if counted else 0)), _SMALLEST), _LARGEST)
         why = f"{fact.where}: {fact.note}, in the mean{', and the 4 B of the FCS' if counted else ''}"
-        joined.say("traffic.sizes", {"fixed": f"{bytes_} B"}, why, "derived")
+        joined.say("traffic.sizes", {"fixed": f"{frame} B"}, why, "derived")
     rate = joined.number("packet_rate")
     if rate is None:
         joined.say("traffic.load", 1.0, "no file tells a rate: line rate is offered", "assumed")
         return
     nic = catalogue.resolved(f'nic.model = "{_setting(joined, "nic.model")}"')["nic"]
     line = joined.number("link") or catalogue.resolved_rate(str(nic["rate"]))
-    bytes_of = round(frame) if frame is not None else _SMALLEST
-    most = line / 8 / (max(bytes_of, _SMALLEST) + 20 + _FCS)
     ports = int(str(_setting(joined, "nic.ports")))
+    most = _most(line, frame or catalogue.mean_frame(_PROFILE))
+    if frame is None and rate > most * ports:
+        why = "no file tells; longer ones leave no room for the rate that is told"
+        joined.say("traffic.sizes", {"fixed": f"{_SMALLEST} B"}, why, "assumed")
+        most = _most(line, _SMALLEST)
+    where = joined.facts["packet_rate"].where
     if rate > most * ports:
-        why = f"{joined.facts['packet_rate'].where}: {rate / 1e6:.4g} Mpps, more than {ports} ports carry"
-        joined.say("traffic.load", 1.0, f"{why}: line rate is offered", "assumed")
+        why = f"{where}: {rate / 1e6:.4g} Mpps, more than {ports} ports carry: line rate is offered"
+        joined.say("traffic.load", 1.0, why, "assumed")
         return
     if rate > most:
         joined.settings = [each for each in joined.settings if each.path != "nic.rate"]
@@ -380,6 +395,6 @@ def _traffic(joined: Joined) -> None:
     joined.take("traffic.packet_rate", "packet_rate", f"{rate / 1e6:.6g} Mpps")
 
 
-def label(name: str) -> str:
-    """A fact's name for people."""
-    return FACTS[name].words
+def _most(line: float, frame: float) -> float:
+    """Packets a second that a link carries of frames, with preamble and gap."""
+    return line / 8 / (max(frame, _SMALLEST) + _GAP)
