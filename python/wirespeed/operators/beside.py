@@ -6,6 +6,7 @@ clock is told, else as they are. Loss that was measured is of its own time and t
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -56,8 +57,8 @@ def compare(
     """Runs the scenario at its own ring and at rings around it, on the same packets. Raises InputError."""
     now = int(str(next(each.value for each in joined.settings if each.path == "nic.rx_descriptors")))
     lengths = _lengths(joined, now)
-    texts = [_with(joined, length, max(lengths), packets) for length in lengths]
-    results = api.operands(texts, threads=threads, progress=progress)
+    scenarios = [_with(joined, length, max(lengths), packets) for length in lengths]
+    results = api.operands(scenarios, threads=threads, progress=progress)
     summaries: list[Mapping[str, Any]] = [result.summary for result in results]
     measured = [each for one in told for each in one.measured]
     pairs = _pairs(joined, measured, summaries[lengths.index(now)])
@@ -73,14 +74,14 @@ def _lengths(joined: Joined, now: int) -> list[int]:
     return sorted({length for length in around if least <= length <= 1 << 16} | {now})
 
 
-def _with(joined: Joined, length: int, longest: int, packets: int) -> str:
+def _with(joined: Joined, length: int, longest: int, packets: int) -> dict[str, Any]:
     """The scenario with another ring, and a pool that the longest one leaves enough of."""
     by_path = {each.path: each.value for each in joined.settings}
     queues = int(str(by_path["machine.cores"])) * int(str(by_path.get("nic.queues_per_core", 1)))
     grown = (longest - int(str(by_path["nic.rx_descriptors"]))) * queues
     pool = min(int(str(by_path["mempool.size"])) + max(grown, 0), 1 << 24)
     changes = {"nic.rx_descriptors": length, "mempool.size": pool}
-    return f"{toml(joined, (), changes)}\n[run]\npackets = {packets}\n"
+    return {**tomllib.loads(toml(joined, (), changes)), "run": {"packets": packets}}
 
 
 def _ring(length: int, is_now: bool, summary: Mapping[str, Any]) -> Ring:

@@ -145,12 +145,9 @@ def _processor(joined: Joined) -> None:
     """The processor of the catalogue, and what of its caches and its clock the files tell otherwise."""
     part = catalogue.processor({name: fact.value for name, fact in joined.facts.items()})
     fact = joined.facts.get("cpu")
-    where = fact.where if fact else "no file"
-    name = f"{where}: {fact.value}" if fact else where
-    if part.is_exact:
-        joined.say("machine.processor", part.preset, name)
-    else:
-        joined.say("machine.processor", part.preset, f"{name}; {part.why}", "assumed")
+    name = f"{fact.where}: {fact.value}" if fact else ""
+    why = "; ".join(filter(None, (name, part.why)))
+    joined.say("machine.processor", part.preset, why, "told" if part.is_exact else "assumed")
     machine = catalogue.resolved(f'machine.processor = "{part.preset}"')["machine"]
     guest = joined.value("hypervisor") is not None and part.is_exact
     if guest:
@@ -352,9 +349,34 @@ def _program(joined: Joined) -> None:
         joined.notes.append(f"what the program does is {function.note}")
     elif not joined.take("function.program", "program"):
         joined.say("function.kind", "forward", "no file tells what is done to packets: IP forwarding", "assumed")
+    _tables(joined)
+
+
+# What a function looks through where no file tells: a setting, how many, and of what.
+_MADE: Final[Mapping[str, tuple[str, int, str]]] = {
+    "classify": ("function.classify.made", 1000, "flows: so many rules are made"),
+    "inspect": ("function.inspect.made", 2000, "rules: so many strings are made"),
+}
+
+
+def _tables(joined: Joined) -> None:
+    """Sizes of tables, which outputs do not tell."""
+    program, kind = _setting(joined, "function.program"), str(_setting(joined, "function.kind"))
+    table = program and catalogue.resolved(f'function.program = "{program}"')["function"]["program"].get(
+        "table", "none"
+    )
+    if kind in _MADE:
+        path, count, why = _MADE[kind]
+        joined.say(path, count, f"no file tells {why}", "assumed")
+    elif kind == "forward" or table not in (None, "none"):
+        found = catalogue.resolved("")["function"]["forward"]["prefixes"]
+        why = "no file tells the routing table: a full one is made; `--table` takes yours"
+        joined.say("function.forward.prefixes", found, why, "assumed")
 
 
 _SMALLEST, _LARGEST = 64, 9600
+_SLOWEST: Final = 100
+"""Packets a second below which a run of a million packets takes longer than is simulated."""
 _FCS: Final = 4
 _PROFILE: Final = "isp"
 """The profile of traffic where none is named."""
@@ -364,6 +386,7 @@ _GAP: Final = 20
 
 def _traffic(joined: Joined) -> None:
     """How much is offered, and how long frames are; counters of software leave the frame check sequence out."""
+    joined.say("traffic.profile", _PROFILE, "no file tells flows, destinations and arrivals", "assumed")
     frame = joined.number("frame_bytes")
     if frame is not None:
         fact = joined.facts["frame_bytes"]
@@ -392,7 +415,9 @@ def _traffic(joined: Joined) -> None:
         joined.settings = [each for each in joined.settings if each.path != "nic.rate"]
         why = f"{ports} ports that receive, as one: packets come in by one port here"
         joined.say("nic.rate", f"{line * ports / 1e9:g} Gbps", why, "assumed")
-    joined.take("traffic.packet_rate", "packet_rate", f"{rate / 1e6:.6g} Mpps")
+    if rate < _SLOWEST:
+        joined.notes.append(f"{where}: {rate:g} packets a second; {_SLOWEST} are offered, since a run takes packets")
+    joined.take("traffic.packet_rate", "packet_rate", f"{max(rate, _SLOWEST) / 1e6:.6g} Mpps")
 
 
 def _most(line: float, frame: float) -> float:

@@ -36,6 +36,9 @@ def findings(joined: Joined, told: Sequence[Told], machine: Mapping[str, Any]) -
     """What is to be said of counters and rings; `machine` is the scenario with everything filled in."""
     measured = [each for one in told for each in one.measured]
     found = [*_losses(measured, joined, machine), *_dma(joined, machine)]
+    if "cpu" not in joined.facts:
+        assumed = next(each.value for each in joined.settings if each.path == "machine.processor")
+        found.append(Finding(f"No file tells the processor: {assumed} is assumed", "Give `lscpu -J`, too."))
     wasted = [each for each in measured if each.name == "empty_polls"]
     if wasted and min(each.value for each in wasted) > 0:
         least = min(wasted, key=lambda each: each.value)
