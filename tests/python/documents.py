@@ -175,7 +175,7 @@ def blocks(page: Path) -> list[Block]:
         if not any(start <= match.start() < end for start, end in spans)
     )
     ran = {*SHELL, *PRINTED, "python", "toml", "csv"}
-    return sorted((b for b in found if b.language in ran and "--8<--" not in b.text), key=lambda b: b.line)
+    return sorted((b for b in found if (b.language in ran or b.title) and "--8<--" not in b.text), key=lambda b: b.line)
 
 
 def commands(block: Block) -> Iterator[tuple[int, str]]:

@@ -7,6 +7,7 @@ import shutil
 import struct
 from pathlib import Path
 
+import operator_files
 import wirespeed
 from wirespeed import _wirespeed
 
@@ -44,6 +45,8 @@ def inputs(folder: Path) -> None:
         wirespeed.run("forwarding", set={"run.packets": 1000, "run.curve": [], "function.forward.prefixes": 100}).write(
             folder / name
         )
+    (folder / "lscpu.json").write_text(operator_files.XEON_JSON)
+    (folder / "runtime.txt").write_text(operator_files.RUNTIME)
     # A program that forwards the better the larger its bursts are.
     program = folder / "forward"
     program.write_text('#!/bin/sh\necho "Mpps: 1.$4"\n')

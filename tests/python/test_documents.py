@@ -78,7 +78,7 @@ def run_page(
     for block in found:
         if block.title and not block.why:
             (here / block.title).unlink(missing_ok=True)
-            (here / block.title).write_text(block.text)
+            (here / block.title).write_text(f"{block.text}\n")
     try:
         for block in found:
             for line, what, problem in tried(block, session):

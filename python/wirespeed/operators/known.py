@@ -24,7 +24,7 @@ from wirespeed.operators import (
     vpp,
 )
 from wirespeed.operators.facts import Told
-from wirespeed.operators.texts import OperatorText, opened, shown
+from wirespeed.operators.texts import CUT, OperatorText, opened, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,7 @@ def read_text(text: OperatorText, kind: str | None = None) -> list[Told]:
         _read(each, text, into)
     if text.cut and not (text.documents() and text.rest.rstrip().endswith(("}", "]"))):
         where = f"{text.file}:{len(text.lines) + 1}"
-        told[0].notes.insert(0, f"{where}: the last line does not end, and is left out: {shown(text.rest)}")
+        told[0].notes.insert(0, f"{where}: {CUT}: {shown(text.rest)}")
     if len(found) == 1 and not text.documents():
         _pass_over(found[0], text, told[0])
     told[0].notes[:0] = [note for note in text.notes if note not in told[0].notes]

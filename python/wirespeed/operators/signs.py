@@ -16,6 +16,7 @@ from wirespeed import quantities as q
 from wirespeed.operators import catalogue
 from wirespeed.operators.facts import Measurement, Told
 from wirespeed.operators.joining import Joined
+from wirespeed.operators.texts import CUT
 
 # A core of so large a share of busy time, or bursts of so large a share of the largest one, has no time left.
 _SATURATED: Final = 0.95
@@ -36,6 +37,10 @@ def findings(joined: Joined, told: Sequence[Told], machine: Mapping[str, Any]) -
     """What is to be said of counters and rings; `machine` is the scenario with everything filled in."""
     measured = [each for one in told for each in one.measured]
     found = [*_losses(measured, joined, machine), *_dma(joined, machine)]
+    found[:0] = [
+        Finding(note, "Save it again, or end the line where it is whole.")
+        for note in dict.fromkeys(note for one in told for note in one.notes if CUT in note)
+    ]
     if "cpu" not in joined.facts:
         assumed = next(each.value for each in joined.settings if each.path == "machine.processor")
         found.append(Finding(f"No file tells the processor: {assumed} is assumed", "Give `lscpu -J`, too."))

@@ -20,6 +20,8 @@ MOST_BYTES: Final = 64 << 20
 # A document begins its line, or stands behind a prompt of dpdk-telemetry.py.
 _START: Final = re.compile(r"^(?:(?:-->|[<>] )[^{\[\n]*)?\s*(?=[{\[])", re.MULTILINE)
 _ESCAPE: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+CUT: Final = "the last line does not end, and is left out"
+"""What is noted of a file whose last line may be half of one."""
 _SHOWN: Final = 60
 _NUMBER: Final = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d{1,3})?")
 # A number of more digits is none that a counter has.
