@@ -289,7 +289,9 @@ def _rings(joined: Joined) -> None:
     if queues is not None and queues % cores:
         joined.notes.append(f"{queues} RX queues on {cores} cores: each is taken to poll {each}")
     if each > 1:
-        joined.say("nic.queues_per_core", each, f"{queues} RX queues on {cores} cores", "derived")
+        joined.say(
+            "nic.queues_per_core", each, f"{queues} RX queues, {cores} core{'' if cores == 1 else 's'}", "derived"
+        )
     if not joined.take("nic.burst", "burst"):
         _of_program(joined, "nic.burst")
     least = max(int(str(_setting(joined, "nic.burst"))), 64)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from wirespeed import _wirespeed, units
 from wirespeed import quantities as q
 from wirespeed.operators import catalogue
-from wirespeed.operators.facts import Measurement, Told
+from wirespeed.operators.facts import Measurement, Told, Trust
 from wirespeed.operators.joining import Joined
 from wirespeed.operators.texts import CUT
 
@@ -115,7 +115,7 @@ def limits_of(joined: Joined) -> catalogue.RingLimits:
     driver = next((str(each.value) for each in joined.settings if each.path == "nic.driver"), "")
     known = catalogue.LIMITS.get(driver, catalogue.ANY_RING)
     most = joined.whole("rx_most")
-    if most is None or joined.facts["rx_most"].trust < 2:
+    if most is None or joined.facts["rx_most"].trust < Trust.CONFIG:
         return known
     least, multiple = joined.whole("rx_least") or known.least, joined.whole("rx_multiple") or known.multiple
     return catalogue.RingLimits(max(least, 1), most, multiple, known.power)
