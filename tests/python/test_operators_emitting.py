@@ -224,3 +224,17 @@ def test_the_command_prints_or_writes(wirespeed: Any, tmp_path: Path) -> None:
     assert "wrote" in said
     assert "corelist-workers 2-5" in out.read_text()
     assert wirespeed("emit", "forwarding", "--for", "nobody")[0] == 2
+
+
+def test_the_order_of_the_pool_goes_there_and_back() -> None:
+    for kind in ("lifo", "fifo"):
+        text = operators.emit({"mempool": {"kind": kind}}, "testpmd")
+        assert again(text, "testpmd").get("mempool.kind", "fifo") == kind
+
+
+def test_cores_of_a_pipeline_and_ways_are_said() -> None:
+    given = {"machine": {"cores": 4, "llc": {"core_ways": 8}}, "pipeline": {"rx_cores": 1}}
+    text = operators.emit(given, "vpp")
+    assert "corelist-workers 2\n" in text
+    assert "# Pipeline: cores that receive are meant, 1; 3 more work" in text
+    assert "# Ways of the LLC: the scenario sets them" in text

@@ -264,3 +264,30 @@ def test_the_command_refuses_what_it_cannot_use(wirespeed: Any, tmp_path: Path) 
     assert code == 2
     assert "must be one of lscpu" in said
     assert wirespeed("import", str(file), "--out", str(tmp_path))[0] == 2
+
+
+def test_of_several_files_that_count_losses_the_largest_counts(tmp_path: Path) -> None:
+    quiet = SAMPLES["telemetry"][1].text
+    document = imported(tmp_path, quiet, HARDWARE)
+    assert any("123,456 packets" in each["what"] and "1.txt:" in each["what"] for each in document["findings"])
+
+
+def test_several_nics_that_are_known_are_shown(tmp_path: Path) -> None:
+    document = imported(tmp_path, SAMPLES["lshw"][0].text, SAMPLES["lshw"][1].text)
+    assert settings(document)["nic.model"] == "xxv710"
+    assert {each["name"] for each in document["conflicts"]} >= {"nic", "driver", "cpu"}
+
+
+def test_the_kernels_rings_are_left_out_where_a_program_is_told(tmp_path: Path) -> None:
+    document = imported(tmp_path, ETHTOOL_G, SAMPLES["ethtool-l"][1].text, RUNTIME)
+    assert settings(document)["nic.rx_descriptors"] == 1024
+    assert "nic.queues_per_core" not in settings(document)
+    assert any("are the kernel's" in note for note in document["notes"])
+
+
+def test_the_speed_of_a_port_that_packets_do_not_take_is_left_out(tmp_path: Path) -> None:
+    text = (
+        '[{"id": "network:0", "class": "network", "product": "I350 Gigabit", "size": 1000000000},'
+        ' {"id": "cpu", "class": "processor", "product": "AMD EPYC 9654"}]\n'
+    )
+    assert "nic.rate" not in settings(imported(tmp_path, text))

@@ -6,6 +6,7 @@ import random
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -307,3 +308,11 @@ def test_what_this_machine_prints_is_read(command: str) -> None:
             pytest.skip("lscpu knows no caches here")
         raise
     assert [each.kind for each in told] == [LIVE[command]]
+
+
+@pytest.mark.parametrize("filler", ["\n", "[\n", "<\n", "a: "])
+@pytest.mark.parametrize("kind", ["telemetry", "vpp-runtime", "suricata-stats", "perf"])
+def test_a_long_file_of_little_takes_no_long_time(kind: str, filler: str) -> None:
+    begun = time.process_time()
+    outcome(SAMPLES[kind][0].text + filler * (200_000 // len(filler)))
+    assert time.process_time() - begun < 10

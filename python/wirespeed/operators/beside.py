@@ -14,7 +14,7 @@ from typing import Any, Final
 from wirespeed import api
 from wirespeed.operators.facts import MEASURED, Measurement, Told
 from wirespeed.operators.joining import Joined
-from wirespeed.operators.signs import limits_of
+from wirespeed.operators.signs import file_of, limits_of
 from wirespeed.operators.written import toml
 from wirespeed.progress import Callback
 
@@ -133,7 +133,7 @@ def _together(measured: Sequence[Measurement]) -> Iterator[Measurement]:
     """A measurement of all cores of a file as one: rates as their sum, anything else as its mean."""
     by_file: dict[tuple[str, str], list[Measurement]] = {}
     for each in measured:
-        by_file.setdefault((each.name, each.where.rpartition(":")[0]), []).append(each)
+        by_file.setdefault((each.name, file_of(each)), []).append(each)
     for (name, _), several in by_file.items():
         total = sum(each.value for each in several)
         first = several[0]

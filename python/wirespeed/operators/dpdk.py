@@ -320,6 +320,8 @@ def _command(told: Told, words: Sequence[str], line: int | None) -> None:
             told.note(f"--{name}=0 is the driver's own number, which is not told", line)
         else:
             told.fact(fact, value, line, Trust.COMMAND)
+    if (ops := options.get("mbuf-pool-ops-name")) is not None:
+        told.fact("pool_order", "lifo" if "stack" in ops else "fifo", line, Trust.COMMAND, ops)
     if flags is _L3FWD:
         _l3fwd(told, options, line)
     elif "testpmd" in words[0] or "forward-mode" in options:

@@ -59,6 +59,7 @@ class Plan:
     driver: str
     devices: list[str]
     core_list: list[int]
+    is_lifo: bool
     said: list[str] = field(default_factory=list)
 
     @property
@@ -112,7 +113,8 @@ def _plan(scenario: Scenario, deployment: Deployment) -> Plan:
     resolved = tomllib.loads(_wirespeed.Scenario(found.text, found.origin, list(found.overrides)).resolved)
     given = _given(found)
     machine, nic, pool = resolved["machine"], resolved["nic"], resolved["mempool"]
-    ports, cores = int(nic["ports"]), int(machine["cores"])
+    ports, pipeline = int(nic["ports"]), resolved.get("pipeline")
+    cores = int(pipeline["rx_cores"] if pipeline else machine["cores"])
     program = _name(given, "function", "program") or str(resolved["function"].get("kind", "forward"))
     plan = Plan(
         title=str(resolved.get("name") or ""),
@@ -129,7 +131,14 @@ def _plan(scenario: Scenario, deployment: Deployment) -> Plan:
         driver=_name(given, "nic", "driver"),
         devices=_devices(deployment, ports),
         core_list=list(range(deployment.first_core, deployment.first_core + cores + 1)),
+        is_lifo=pool.get("kind") == "lifo",
     )
+    if pipeline:
+        plan.say(
+            f"Pipeline: cores that receive are meant, {cores}; {machine['cores'] - cores} more work behind queues."
+        )
+    if machine["llc"].get("core_ways") is not None or machine.get("clos"):
+        plan.say("Ways of the LLC: the scenario sets them; here resctrl or pqos does.")
     if not deployment.devices:
         plan.say("PCI addresses are examples: put in those of your ports (--device).")
     plan.say(f"Cores {_ranges(plan.core_list)} are examples, too (--first-core): take those of the NIC's NUMA node.")
@@ -232,7 +241,6 @@ def _testpmd(plan: Plan) -> str:
     if plan.program not in _MODES:
         _cannot(plan, "What is done", plan.program, "testpmd forwards in mode mac at the nearest")
     _say_pool(plan, plan.queues, plan.cores * plan.cache * 3 // 2)
-    devices = " ".join(f"-a {device}" for device in plan.devices)
     options = [
         f"--nb-cores={plan.cores}",
         f"--rxq={plan.queues}",
@@ -245,7 +253,13 @@ def _testpmd(plan: Plan) -> str:
         f"--forward-mode={_MODES.get(plan.program, 'mac')}",
         "--auto-start",
     ]
-    return f"dpdk-testpmd -l {_ranges(plan.core_list)} {devices} -- \\\n  {' '.join(options)}\n"
+    return f"dpdk-testpmd -l {_ranges(plan.core_list)} {_eal(plan)} -- \\\n  {' '.join(options)}\n"
+
+
+def _eal(plan: Plan) -> str:
+    """Ports and the order of the pool, as DPDK's environment takes them."""
+    order = ["--mbuf-pool-ops-name=stack"] if plan.is_lifo else []
+    return " ".join([*(f"-a {device}" for device in plan.devices), *order])
 
 
 def _l3fwd(plan: Plan) -> str:
@@ -263,9 +277,8 @@ def _l3fwd(plan: Plan) -> str:
         _cannot(plan, "What is done", plan.program, "l3fwd routes by longest prefix match")
     made = plan.ports * (plan.queues * rx + plan.cores * (burst + tx)) + plan.cores * cache
     _cannot(plan, "Pool", plan.pool, f"l3fwd has no flag for it, and makes max(8192, {made}) mbufs itself")
-    devices = " ".join(f"-a {device}" for device in plan.devices)
     return (
-        f"dpdk-l3fwd -l {_ranges(lcores)} {devices} -- -p {(1 << plan.ports) - 1:#x} "
+        f"dpdk-l3fwd -l {_ranges(lcores)} {_eal(plan)} -- -p {(1 << plan.ports) - 1:#x} "
         f'--config="{tuples}" \\\n  --rx-queue-size {rx} --tx-queue-size {tx} --rx-burst {burst} --tx-burst {burst} '
         f"--mbcache {cache} --lookup lpm\n"
     )

@@ -15,6 +15,8 @@ from typing import Final
 from wirespeed.errors import InputError
 
 Value = str | int | float
+MOST_NOTES: Final = 20
+"""Notes of a file that are kept: a foreign file may have one a line."""
 
 
 class Trust(IntEnum):
@@ -104,8 +106,12 @@ class Told:
         self.measured.append(Measurement(name, value, where, of))
 
     def note(self, text: str, line: int | None = None) -> None:
-        """Adds what a reader has to know, once."""
+        """Adds what a reader has to know, once, and no more than `MOST_NOTES` of it."""
+        if len(self.notes) > MOST_NOTES:
+            return
         found = f"{place(self.file, line)}: {text}"
+        if len(self.notes) == MOST_NOTES:
+            found = f"{self.file}: has more of this kind, which is left out"
         if found not in self.notes:
             self.notes.append(found)
 

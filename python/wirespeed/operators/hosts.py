@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from wirespeed.operators import catalogue
 from wirespeed.operators.facts import Told, Trust
 from wirespeed.operators.texts import OperatorText, cpus, number, shown, size, whole
 
@@ -270,7 +271,8 @@ def _network(told: Told, each: Mapping[str, Any], line: int | None) -> None:
     driver = _words(settings, "driver") if isinstance(settings, dict) else ""
     told.fact("nic", " ".join(filter(None, (_words(each, "vendor"), _words(each, "product")))), line)
     told.fact("driver", driver, line, Trust.KERNEL)
-    if (speed := number(each.get("size"))) is not None:
+    name = f"{_words(each, 'vendor')} {_words(each, 'product')}"
+    if (speed := number(each.get("size"))) is not None and catalogue.nic(name) is not None:
         told.fact("link", speed, line)
 
 

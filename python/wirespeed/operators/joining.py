@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from wirespeed.errors import InputError
 from wirespeed.operators import catalogue
-from wirespeed.operators.facts import Fact, Told, Trust, Value
+from wirespeed.operators.facts import FACTS, Fact, Told, Trust, Value
 
 State = Literal["told", "derived", "assumed"]
 
@@ -21,7 +21,10 @@ State = Literal["told", "derived", "assumed"]
 _SAME: Final = 0.02
 _READINGS: Final = ("packet_rate", "frame_bytes", "tsc", "frequency", "link")
 # Several are normal: a host has NICs of its own, and drivers have several names.
-_MANY: Final = ("nic", "nic_id", "driver", "cpu", "cpu_vendor", "hypervisor", "dimm_type", "rx_queues")
+_MANY: Final = ("cpu_vendor", "hypervisor", "dimm_type", "rx_queues")
+_OF_CATALOGUE: Final = ("nic", "nic_id", "driver", "cpu")
+# What of the kernel's driver says nothing about a program on DPDK.
+_KERNELS: Final = ("rx_descriptors", "tx_descriptors", "rx_queues", "rx_most")
 MOST_CORES: Final = 64
 """Cores that the simulator has at most."""
 MOST_POOL: Final = 1 << 24
@@ -94,9 +97,20 @@ def join(told: Sequence[Told]) -> Joined:
         files = ", ".join(dict.fromkeys(each.file for each in told))
         raise InputError(f"{files}: nothing in it is a setting or a measurement of a scenario")
     joined = Joined(*_chosen(fact for each in told for fact in each.facts))
+    _leave_kernels(joined)
     for part in (_program, _processor, _dimms, _nic, _rings, _pool, _traffic):
         part(joined)
     return joined
+
+
+def _leave_kernels(joined: Joined) -> None:
+    """Leaves out rings and queues of the kernel's driver where a program is told, all of which bring their own."""
+    if "program" not in joined.facts and "function" not in joined.facts:
+        return
+    for name in _KERNELS:
+        if name in joined.facts and joined.facts[name].trust is Trust.KERNEL:
+            fact = joined.facts.pop(name)
+            joined.notes.append(f"{fact.where}: {FACTS[name].words} {fact.value} are the kernel's, not the program's")
 
 
 def _chosen(facts: Iterable[Fact]) -> tuple[dict[str, Fact], list[Conflict]]:
@@ -108,6 +122,8 @@ def _chosen(facts: Iterable[Fact]) -> tuple[dict[str, Fact], list[Conflict]]:
         first = max(several, key=lambda fact: (_known(fact), fact.trust))  # of equals the first
         taken[name] = first
         others = tuple(fact for fact in several if fact.trust > Trust.DEFAULT and not _agree(first, fact))
+        if name in _OF_CATALOGUE:
+            others = tuple(fact for fact in others if _known(fact) and _part(fact) != _part(first))
         if others and name not in _MANY:
             conflicts.append(Conflict(name, first, others))
     return taken, conflicts
@@ -115,10 +131,19 @@ def _chosen(facts: Iterable[Fact]) -> tuple[dict[str, Fact], list[Conflict]]:
 
 def _known(fact: Fact) -> bool:
     """Whether a name is one of the catalogue's: of the NICs of a host the one that packets go through is meant."""
+    return fact.name not in _OF_CATALOGUE or _part(fact) is not None
+
+
+def _part(fact: Fact) -> str | None:
+    """The part of the catalogue that a fact names."""
     words = str(fact.value)
     if fact.name in ("nic", "nic_id"):
-        return catalogue.nic(words) is not None
-    return fact.name != "driver" or catalogue.driver(words) is not None
+        found = catalogue.nic(words)
+        return found and found[0]
+    if fact.name == "driver":
+        return catalogue.driver(words)
+    part = catalogue.processor({"cpu": words})
+    return None if part == catalogue.processor({}) else part.preset
 
 
 def _agree(a: Fact, b: Fact) -> bool:

@@ -72,7 +72,7 @@ def _stats(document: Any) -> bool:
 
 # A value, a unit, an event and its time; something before the value where options ask for it.
 _PERF: Final = (
-    r"^[^#{]*,(<not (supported|counted)>|[\d.]+),\w*,[A-Za-z][\w.:/=-]*,\d+,\d"
+    r"^[^#{\n]*,(<not (supported|counted)>|[\d.]+),\w*,[A-Za-z][\w.:/=-]*,\d+,\d"
     r"|^(<not \w+>|[\d.]+)[,;]\w*[,;][A-Za-z][\w.:/=-]*[,;]\d+[,;]"
 )
 
@@ -108,11 +108,11 @@ KINDS: Final = (
         "vpp-hardware",
         "vppctl show hardware-interfaces",
         vpp.hardware,
-        r"^\s+rx: queues \d+ \(max|^ +Name +Idx +Link +Hardware",
+        r"^[ \t]+rx: queues \d+ \(max|^ +Name +Idx +Link +Hardware",
         line=r"\s{2,}\S.*|\S+\s+\d+\s+(up|down)\s.*",
     ),
     OperatorKind(
-        "vpp-runtime", "vppctl show runtime", vpp.runtime, r"^\s*Name\s+State\s+Calls\s+Vectors|vector rates in "
+        "vpp-runtime", "vppctl show runtime", vpp.runtime, r"^[ \t]*Name\s+State\s+Calls\s+Vectors|vector rates in "
     ),
     OperatorKind(
         "vpp-buffers",
@@ -121,7 +121,7 @@ KINDS: Final = (
         r"^Pool Name\s+Index\s+NUMA",
         line=r"Pool Name.*|\S+(\s+\d+){2,}.*",
     ),
-    OperatorKind("vpp-startup", "VPP's startup.conf", vpp.startup, r"^\s*(cpu|buffers|dpdk|unix)\s*\{"),
+    OperatorKind("vpp-startup", "VPP's startup.conf", vpp.startup, r"^[ \t]*(cpu|buffers|dpdk|unix)\s*\{"),
     OperatorKind("telemetry", "dpdk-telemetry.py, answers by request", dpdk.telemetry, holds=_answers),
     OperatorKind(
         "testpmd",
@@ -133,7 +133,7 @@ KINDS: Final = (
         "command",
         "a command line of dpdk-testpmd or dpdk-l3fwd",
         dpdk.command_line,
-        r"^\s*(sudo )?\S*(testpmd|l3fwd)\s+(-|\\)",
+        r"^[ \t]*(sudo )?\S*(testpmd|l3fwd)\s+(-|\\)",
     ),
     OperatorKind(
         "mempool",
@@ -146,20 +146,24 @@ KINDS: Final = (
         "ovs-stats",
         "ovs-appctl dpif-netdev/pmd-stats-show",
         openvswitch.pmd_stats,
-        r"^\s+packets received: \d",
+        r"^[ \t]+packets received: \d",
         line=_PMD,
     ),
     OperatorKind(
         "ovs-perf",
         "ovs-appctl dpif-netdev/pmd-perf-show",
         openvswitch.pmd_perf,
-        r"^\s+- Used TSC cycles:|^Measurement duration:",
+        r"^[ \t]+- Used TSC cycles:|^Measurement duration:",
         line=_PMD,
     ),
     OperatorKind(
-        "ovs-rxq", "ovs-appctl dpif-netdev/pmd-rxq-show", openvswitch.pmd_rxq, r"^\s+port: \S+\s+queue-id:", line=_PMD
+        "ovs-rxq",
+        "ovs-appctl dpif-netdev/pmd-rxq-show",
+        openvswitch.pmd_rxq,
+        r"^[ \t]+port: \S+\s+queue-id:",
+        line=_PMD,
     ),
-    OperatorKind("ovs-vsctl", "ovs-vsctl commands", openvswitch.commands, r"^\s*(sudo )?ovs-vsctl\s"),
+    OperatorKind("ovs-vsctl", "ovs-vsctl commands", openvswitch.commands, r"^[ \t]*(sudo )?ovs-vsctl\s"),
     OperatorKind("suricata", "suricata.yaml", suricata.configuration, r"^dpdk:|^%YAML 1\.1"),
     OperatorKind(
         "suricata-stats",
@@ -172,13 +176,13 @@ KINDS: Final = (
         "grout",
         "grcli commands",
         grout.commands,
-        r"^\s*(grcli )?(interface add port|affinity cpus set|graph config set)\s",
+        r"^[ \t]*(grcli )?(interface add port|affinity cpus set|graph config set)\s",
     ),
     OperatorKind(
         "grout-stats",
         "grcli stats show software",
         grout.statistics,
-        r"^\s*NODE\s.*PACKETS",
+        r"^[ \t]*NODE\s.*PACKETS",
         line=r"\s*(NODE|[a-z]\w*)\s.*",
     ),
     OperatorKind(

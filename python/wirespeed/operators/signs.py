@@ -52,10 +52,20 @@ def findings(joined: Joined, told: Sequence[Told], machine: Mapping[str, Any]) -
 
 
 def _sum(measured: Iterable[Measurement], name: str) -> tuple[float, str]:
-    """A counter of all ports and cores; of files that all count the same the first one's."""
-    several = [each for each in measured if each.name == name]
-    file = several[0].where.rpartition(":")[0] if several else ""
-    return sum(each.value for each in several if each.where.startswith(file)), several[0].where if several else ""
+    """A counter of all ports and cores, and where most of it stands; of files that all count it the largest sum."""
+    by_file: dict[str, list[Measurement]] = {}
+    for each in measured:
+        if each.name == name:
+            by_file.setdefault(file_of(each), []).append(each)
+    sums = [(sum(each.value for each in several), several) for several in by_file.values()]
+    total, most = max(sums, key=lambda found: found[0], default=(0.0, []))
+    return total, max(most, key=lambda each: each.value).where if most else ""
+
+
+def file_of(each: Measurement) -> str:
+    """The file that a measurement is of."""
+    file, _, line = each.where.rpartition(":")
+    return file if line.isdigit() else each.where
 
 
 def has_time_left(measured: Sequence[Measurement], burst: int) -> bool | None:
@@ -70,10 +80,11 @@ def has_time_left(measured: Sequence[Measurement], burst: int) -> bool | None:
 def _losses(measured: Sequence[Measurement], joined: Joined, machine: Mapping[str, Any]) -> Iterable[Finding]:
     nic = machine["nic"]
     ring, burst = int(nic["rx_descriptors"]), int(nic["burst"])
-    received, _ = _sum(measured, "received")
     missed, where = _sum(measured, "missed")
     short, place = _sum(measured, "no_descriptor")
     lost, where = (missed, where) if missed else (short, place)
+    file = next((file_of(each) for each in measured if each.where == where), "")
+    received, _ = _sum([each for each in measured if file_of(each) == file], "received")
     if lost:
         share = f", {q.probability(lost / (lost + received))} of what came," if received else ""
         yield Finding(

@@ -118,7 +118,7 @@ _DATE: Final = re.compile(r"Date: .{8,40} \(uptime: (\d{1,6})d, (\d{1,2})h (\d{1
 
 def statistics(text: OperatorText, told: Told) -> None:
     """stats.log, or the `stats` records of eve.json."""
-    records = list(_eve(text) if text.documents() else _log(text))
+    records = list(_eve(text) if text.documents() else _log(text, told))
     if not records:
         raise text.ended("a block of counters (`Date: …`, `Counter | TM Name | Value`)")
     _, counts = records[-1]
@@ -148,7 +148,7 @@ def _rate(told: Told, records: list[tuple[float, Counts]]) -> None:
         told.fact("packet_rate", rate, last["decoder.pkts"][1], note="decoded and missed between two readings")
 
 
-def _log(text: OperatorText) -> Iterator[tuple[float, Counts]]:
+def _log(text: OperatorText, told: Told) -> Iterator[tuple[float, Counts]]:
     at, counts = 0.0, Counts()
     for n, line in text:
         if (date := _DATE.match(line)) is not None:
@@ -160,7 +160,7 @@ def _log(text: OperatorText) -> Iterator[tuple[float, Counts]]:
             value, _ = counts.get(row[1], (0.0, None))
             counts[row[1]] = (float(row[3]) if row[2] == "Total" else value + float(row[3])), n
         elif line.strip() and not line.startswith(("---", "Counter")):
-            text.notes.append(f"{text.file}:{n}: is no counter: {shown(line)}")
+            told.note(f"is no counter: {shown(line)}", n)
     if counts:
         yield at, counts
 

@@ -18,7 +18,7 @@ from wirespeed.errors import InputError
 # Larger than any output that tells of one machine; a capture given by mistake is not read to its end.
 MOST_BYTES: Final = 64 << 20
 # A document begins its line, or stands behind a prompt of dpdk-telemetry.py.
-_START: Final = re.compile(r"^(?:(?:-->|[<>] )[^{\[\n]*)?\s*(?=[{\[])", re.MULTILINE)
+_START: Final = re.compile(r"^(?:(?:-->|[<>] )[^{\[\n]*)?[ \t]*(?=[{\[])", re.MULTILINE)
 _ESCAPE: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 CUT: Final = "the last line does not end, and is left out"
 """What is noted of a file whose last line may be half of one."""
@@ -41,18 +41,16 @@ class OperatorText:
         self.lines = self.content.split("\n")
         self.cut = self.lines.pop().strip() != ""
         """Whether the last line does not end."""
+        self.body, self.rest = self.content, ""
+        """All lines that end, and what stands behind them."""
         if self.cut:
             self.rest = self.content.rpartition("\n")[2]
+            self.body = self.content[: len(self.content) - len(self.rest)]
         self._documents: list[Any] | None = None
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
         """Number and text of each line that ends."""
         return iter(enumerate(self.lines, 1))
-
-    @property
-    def body(self) -> str:
-        """All lines that end."""
-        return "".join(f"{line}\n" for line in self.lines)
 
     def refuse(self, line: int | None, what: str) -> InputError:
         """An error at a line; the whole file where there is none."""
