@@ -15,6 +15,8 @@ from typing import Final
 from wirespeed.errors import InputError
 
 Value = str | int | float
+SLOWEST_CLOCK: Final = 8e8
+"""Hz; below it cycles of L2 take longer than the catalogue's LLC. No server is that slow."""
 MOST_NOTES: Final = 20
 """Notes of a file that are kept: a foreign file may have one a line."""
 
@@ -140,7 +142,7 @@ FACTS: Final[Mapping[str, Quality]] = {
     "cpu_number": Quality("model number of the processor", least=0, most=1 << 16),
     "cpu_stepping": Quality("stepping of the processor", least=0, most=1 << 16),
     "hypervisor": Quality("hypervisor"),
-    "frequency": Quality("clock", "Hz", 1e8, 2e10),
+    "frequency": Quality("clock", "Hz", SLOWEST_CLOCK, 2e10),
     "tsc": Quality("clock of the TSC", "Hz", 1e7, 2e10),
     "sockets": Quality("sockets", most=64),
     "cores_per_socket": Quality("cores of a socket", most=1024),

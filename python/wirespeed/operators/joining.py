@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from wirespeed.errors import InputError
 from wirespeed.operators import catalogue
-from wirespeed.operators.facts import FACTS, Fact, Told, Trust, Value
+from wirespeed.operators.facts import FACTS, SLOWEST_CLOCK, Fact, Told, Trust, Value
 
 State = Literal["told", "derived", "assumed"]
 
@@ -221,7 +221,7 @@ def _slices(size: int, slice_: float, unit: int) -> int:
 def _clock(joined: Joined) -> None:
     if joined.number("frequency"):
         joined.take("machine.core.frequency", "frequency", _gigahertz(joined.number("frequency") or 0))
-    elif joined.number("tsc"):
+    elif (joined.number("tsc") or 0) >= SLOWEST_CLOCK:
         value = _gigahertz(joined.number("tsc") or 0)
         joined.say(
             "machine.core.frequency",
