@@ -14,6 +14,7 @@ from wirespeed.advise import advise
 from wirespeed.api import compare, inspect, inspect_table, resolve, run, schema, sensitivity
 from wirespeed.errors import InputError
 from wirespeed.result import Comparison, Result, read
+from wirespeed.size import size
 from wirespeed.summary_types import Summary
 from wirespeed.sweep import sweep
 from wirespeed.tables import Table
@@ -39,6 +40,7 @@ __all__ = [
     "run",
     "schema",
     "sensitivity",
+    "size",
     "sweep",
     "tune",
 ]

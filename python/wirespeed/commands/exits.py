@@ -14,6 +14,7 @@ __all__ = [
     "EXIT_NO_GPU",
     "EXIT_STOPPED",
     "EXIT_TARGET",
+    "EXIT_UNMET",
     "EXIT_WRONG",
 ]
 
@@ -23,6 +24,8 @@ EXIT_INCOMPLETE: Final = 1
 """Points of a sweep failed as they ran."""
 EXIT_WRONG: Final = 1
 """A router gave a wrong verdict."""
+EXIT_UNMET: Final = 1
+"""No machine that was tried meets the target of a sizing."""
 EXIT_INPUT: Final = 2
 EXIT_TARGET: Final = 3
 """A program that was to be measured is missing, has died or hangs."""
