@@ -1,9 +1,9 @@
 """The command `wirespeed`.
 
 Results go to stdout, everything else to stderr. Exit codes: 0 fine, 1 a `--fail-if` or `--fail-above` condition fails
-or cannot be judged, points of a sweep failed as they ran, or no machine
-meets a target, 2 bad input, 3 a program that was to be measured is missing, has died or hangs, 70 a bug in wirespeed,
-130 stopped by Ctrl-C (what there is by then is written and marked as partial).
+or cannot be judged, points of a sweep failed as they ran, or no machine meets a target, 2 bad input, 3 a program that
+was to be measured is missing, has died or hangs, 70 a bug in wirespeed, 130 stopped by Ctrl-C (what there is by then is
+written and marked as partial).
 """
 
 from __future__ import annotations

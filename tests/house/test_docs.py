@@ -134,6 +134,19 @@ def test_every_field_of_advice_is_described() -> None:
     assert not missing, f"{RESULTS.relative_to(ROOT)} does not describe {', '.join(missing)} of advice.json"
 
 
+def test_every_field_of_a_size_is_described() -> None:
+    quick = QUICK | {"run.warmup": 6_000, "traffic.profile": "min64", "machine.cores": 1, "nic.fifo": "32 KiB"}
+    quick.pop("run.packets")
+    found: set[str] = set()
+    # One that the machine carries as it is, one that it does not, and one that none does.
+    for target, cores in (("1 Mpps", 2), ("24 Mpps", 3), ("140 Mpps", 1)):
+        more = {"vary": [f"cores=1..{cores}"], "fix": ["rings", "burst", "io_ways"], "loss": 1e-4}
+        found |= fields(wirespeed.size("forwarding", target, set=quick, **more).document, {"machine", "dimensions"})
+    assert {"cores_by_share", "where", "least_ring", "cores_beyond_error", "grows_packets"} <= found
+    missing = sorted(found - section("wirespeed.size/1"))
+    assert not missing, f"{RESULTS.relative_to(ROOT)} does not describe {', '.join(missing)} of size.json"
+
+
 def test_every_field_of_accuracy_is_described() -> None:
     row = {"source": "lab", "case": "one", "machine": "xeon-gold-6140", "metric": "carried_mpps", "measured": 30}
     sets = {"run.packets": 2_000, "run.warmup": 1_000, "function.forward.prefixes": 500}

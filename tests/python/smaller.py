@@ -76,6 +76,10 @@ def smaller(words: list[str]) -> list[str]:
             # A small made table has no route for a capture's packets.
             few += [] if "--capture" in words else ["traffic.profile=min64", *MADE]
             return setting([*words, "--packets", "1000", *(x for each in UNTRIED for x in ("--without", each))], few)
+        case ["size", *_]:
+            few = ["run.warmup=6000", *(UPF if "upf" in words else [])]
+            few += [] if "--capture" in words else MADE
+            return setting([*words, *([] if "--packets" in words else ["--packets", "5000"])], few)
         case ["router", "run", *_]:
             return [{"--seconds": "--packets", "5": "500"}.get(word, word) for word in words]
         case ["router", "bench", *_]:

@@ -71,6 +71,7 @@ def run_page(
     monkeypatch.setattr(wirespeed, "run", small_run(wirespeed.run))
     monkeypatch.setattr(wirespeed, "tune", small_tune(wirespeed.tune))
     monkeypatch.setattr(wirespeed, "advise", small_advise(wirespeed.advise))
+    monkeypatch.setattr(wirespeed, "size", small_size(wirespeed.size))
     for constant, few in smaller.ADVICE.items():
         monkeypatch.setattr(bench, constant, few)
     wrong = []
@@ -171,6 +172,16 @@ def small_advise(advise: Any) -> Any:
         few = {**dict(more.get("set") or {}), "mempool.size": 8192, "run.warmup": 9000, "run.search_packets": 1000}
         without = sorted({*more.get("without", ()), *smaller.UNTRIED})
         return advise(*args, **{**more, "set": few, "without": without, "packets": 1000})
+
+    return small
+
+
+def small_size(size: Any) -> Any:
+    """`wirespeed.size` with trials of few packets."""
+
+    def small(*args: Any, **more: Any) -> Any:
+        few = {"run.warmup": 6000, "function.forward.prefixes": 5000, **dict(more.get("set") or {})}
+        return size(*args, **{"packets": 5000, **more, "set": few})
 
     return small
 

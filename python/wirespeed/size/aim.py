@@ -17,6 +17,8 @@ PathLike = str | os.PathLike[str]
 LOSS: Final = 1e-5
 # None lost of n bounds the loss by 3/n at 95 % (the rule of three: 0.95 = 1 - (1 - 3/n)^n).
 RULE_OF_THREE: Final = 3.0
+# Of fewer packets nobody bounds a 99th percentile.
+_LEAST_PACKETS: Final = 30_000
 _OF_THE_SEARCH: Final = ("run.packets", "run.curve", "run.search", "run.sampling")
 
 
@@ -48,6 +50,8 @@ class Aim:
     text: str
     loss: float
     p99_ns: float | None
+    needed: int
+    """Packets that show the loss where none is lost."""
     packets: int
     """Packets that a machine is confirmed with."""
 
@@ -59,8 +63,9 @@ class Aim:
     @property
     def offered(self) -> str:
         """The setting that offers the rate."""
-        unit, path = ("pps", "traffic.packet_rate") if self.rate.kind == "packets" else ("bps", "traffic.rate")
-        return f'{path}="{self.rate.value:.9g} {unit}"'
+        if self.rate.kind == "packets":
+            return f'traffic.packet_rate="{self.rate.value / 1e6:.9g} Mpps"'
+        return f'traffic.rate="{self.rate.value / 1e9:.9g} Gbps"'
 
     @property
     def offered_words(self) -> str:
@@ -97,8 +102,9 @@ def aim(wish: Wish, faults: list[str]) -> Aim | None:
             faults.append(f"--set {path}: how runs are made is the search's; --packets N bounds their length")
     if rate is None or not 0 < wish.loss < 1:
         return None
-    needed = math.ceil(RULE_OF_THREE / wish.loss)
-    return Aim(rate, wish.target, wish.loss, p99, needed if wish.packets is None else min(needed, wish.packets))
+    needed = max(math.ceil(RULE_OF_THREE / wish.loss), _LEAST_PACKETS)
+    packets = needed if wish.packets is None else min(needed, wish.packets)
+    return Aim(rate, wish.target, wish.loss, p99, needed, packets)
 
 
 def line_gbps(of: Mapping[str, Any]) -> float:

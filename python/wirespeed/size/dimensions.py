@@ -37,6 +37,19 @@ class Space:
     given: frozenset[str]
     """Dimensions whose values were said, and not chosen here."""
 
+    def allows(self, machine: Machine) -> bool:
+        """Whether a machine has values that were said, where any were."""
+        return all(machine[name] in self.values[name] for name in self.given)
+
+    @property
+    def start(self) -> dict[str, int]:
+        """The machine as it is, with the nearest values that are allowed."""
+        return {name: _near(self.values[name], now) if name in self.given else now for name, now in self.now.items()}
+
+
+def _near(values: tuple[int, ...], now: int) -> int:
+    return min(values, key=lambda each: abs(each - now))
+
 
 DIMENSIONS: Final = (
     Dimension(

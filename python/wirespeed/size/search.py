@@ -28,6 +28,7 @@ _BETTER: Final = 0.95
 _ROUNDS: Final = 4
 # Machines that fall short by the same, but for so much.
 _ALIKE: Final = 0.02
+_MANY_MORE: Final = 1.5
 
 Towards = tuple[int, int]
 """How many values below, and how many above the present one."""
@@ -67,24 +68,28 @@ class Search:
         """`per_core` is what a core of the machine as it is carries at line rate, in Mpps, `mpps` what is wanted."""
         self._trials, self._aim, self._mpps = trials, aim, mpps
         self._space: Space = trials.space
+        start = self._space.start
+        self._start: Machine = start if start == self._space.now else trials.fitted(start)
         self._per_core = per_core
 
     def found(self, least: bool) -> Found:
         """The answer; `least`: also where the machine as it is meets the target."""
         (now,) = self._trials.thorough([self._space.now], "as it is")
-        if now.meets and not least:
+        is_allowed = self._space.allows(now.machine)
+        if now.meets and is_allowed and not least:
             return Found(now, now, now)
         self._learn(now)
-        answer = self._by_cores(self._space.now)
-        answer = self._fewer(answer or self._by_settings())
-        if answer is None and now.meets:
+        answer = self._fewer(self._by_cores(self._start) or self._by_settings())
+        if answer is None and now.meets and is_allowed:
             answer = now
         if answer is None:
             return Found(now, None, min(self._tried(), key=self._distance))
         return Found(now, answer, answer, self._least_ring(answer.machine))
 
     def _tried(self) -> list[Trial]:
-        return [each for each in self._trials.made() if each.packets]
+        """Those that were allowed and ran; where none ran, the machine as it is."""
+        ran = [each for each in self._trials.made() if each.packets]
+        return [each for each in ran if self._space.allows(each.machine)] or ran
 
     def _distance(self, trial: Trial) -> tuple[float, tuple[int, ...]]:
         return trial.lacks(self._aim), cost(trial.machine, self._space.now)
@@ -93,7 +98,7 @@ class Search:
         return self._trials.fitted({**machine, **more}) if more else dict(machine)
 
     def _machine(self, base: Machine, cores: int) -> dict[str, int]:
-        if base == self._space.now and cores == base["cores"]:
+        if base == self._start and cores == base["cores"]:
             return dict(base)
         return self._with(base, cores=cores)
 
@@ -117,7 +122,7 @@ class Search:
             wanted = self._mpps / max(self._per_core, 1e-9)
             return next((place for place, cores in enumerate(values) if cores >= wanted), len(values) - 1)
 
-        place = least(len(values), meets, guess)
+        place = least(len(values), meets, guess, lambda: self._is_flat(base))
         if place is None:
             return None
         # Flows spread unevenly over some numbers of cores: fewer may do where more do not.
@@ -127,16 +132,31 @@ class Search:
                 break
         return self._trials.trial(self._machine(base, values[place]))
 
+    def _is_flat(self, base: Machine) -> bool:
+        """Whether many more cores carried no more, as behind a receiving core that is full: yet more are in vain."""
+        tried = [each for each in self._like(base) if each.cause == "rate"]
+        return any(
+            more.machine["cores"] >= _MANY_MORE * few.machine["cores"]
+            and more.carried_mpps < (1 + _ALIKE) * few.carried_mpps
+            for few in tried
+            for more in tried
+        )
+
+    def _like(self, base: Machine) -> list[Trial]:
+        """What was tried that differs from a machine by its cores, and by the pool that they take."""
+        rest = {name: value for name, value in base.items() if name not in ("cores", "pool")}
+        return [each for each in self._tried() if all(each.machine[name] == value for name, value in rest.items())]
+
     def _could(self, cores: int, more: float) -> bool:
         """Whether so many cores could carry the target, by what cores carried."""
         return cores * self._per_core * more >= self._mpps
 
     def _by_settings(self) -> Trial | None:
         """Where no number of cores does it: what brings most is kept, and cores are searched again."""
-        base: Machine = self._space.now
+        base = self._start
         for _ in range(_ROUNDS):
-            anchor = self._anchor(base)
-            helped = self._helped(anchor)
+            tried = self._like(base)
+            helped = self._helped(self._anchor(tried)) if tried else None
             if helped is None:
                 return None
             if helped.meets:
@@ -147,10 +167,8 @@ class Search:
                 return found
         return None
 
-    def _anchor(self, base: Machine) -> Trial:
+    def _anchor(self, tried: Sequence[Trial]) -> Trial:
         """Of the numbers of cores that were tried the fewest that fall short by no more than the best does."""
-        rest = {name: value for name, value in base.items() if name not in ("cores", "pool")}
-        tried = [each for each in self._tried() if all(each.machine[name] == value for name, value in rest.items())]
         best = min(each.lacks(self._aim) for each in tried)
         return min(
             (each for each in tried if each.lacks(self._aim) <= best + _ALIKE), key=lambda each: each.machine["cores"]
@@ -163,7 +181,7 @@ class Search:
             if not fewer or not self._could(fewer[-1], _MORE_THAN_SHARE * _BY_SETTINGS):
                 break
             (short,) = self._trials.quick([self._machine(found.machine, fewer[-1])], f"{fewer[-1]} cores")
-            if short.lacks(self._aim) > _HOPELESS:
+            if short.cause == "rate" and short.lacks(self._aim) > _HOPELESS:
                 break
             helped = self._helped(short)
             if helped is None or not helped.meets:
@@ -249,17 +267,27 @@ class Search:
         return None if place is None else usable[place]["rings"]
 
 
-def least(count: int, meets: Callable[[Sequence[int]], list[bool]], guess: Callable[[], int]) -> int | None:
+def _never() -> bool:
+    return False
+
+
+def least(
+    count: int,
+    meets: Callable[[Sequence[int]], list[bool]],
+    guess: Callable[[], int],
+    is_vain: Callable[[], bool] = _never,
+) -> int | None:
     """The first of so many places that meets, where all behind one that meets do; None where none does.
 
-    A guess and the place before it are asked for together: where the guess is right, that is all.
+    A guess and the place before it are asked for together: where the guess is right, that is all. `is_vain` says that
+    no place behind those that were asked for meets.
 
     >>> asked = []
     >>> least(16, lambda places: [asked.append(each) or each >= 5 for each in places], lambda: 5), asked
     (5, [4, 5])
     """
     low, high, guessed = -1, count, guess()
-    while high - low > 1:
+    while high - low > 1 and not (high == count and is_vain()):
         middle = guessed if low < guessed < high else (low + high) // 2
         places = [place for place in (middle - 1, middle) if low < place < high]
         for place, does in zip(places, meets(places), strict=True):

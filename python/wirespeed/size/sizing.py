@@ -39,10 +39,10 @@ def size(wish: Wish) -> tuple[dict[str, Any], str]:
         faults.append(
             f"--target {wish.target}: is more than the port's line rate of {gbps:g} Gbps; give less, or raise nic.rate"
         )
-    if faults or wanted is None:
+    trials = None if wanted is None else Trials(wish, wanted, room, resolved)
+    faults += [] if trials is None else _impossible(room, trials)
+    if faults or wanted is None or trials is None:
         raise InputError("\n".join(faults))
-    trials = Trials(wish, wanted, room, resolved)
-    _refuse_what_cannot_be(room, trials)
     line = trials.saturated(room.now)
     mpps = wanted.mpps(float(line["offered_mpps"]), gbps)
     if mpps > float(line["offered_mpps"]) * _LINE:
@@ -53,8 +53,8 @@ def size(wish: Wish) -> tuple[dict[str, Any], str]:
     return document, trials.resolved(found.nearest.machine, wanted.packets)
 
 
-def _refuse_what_cannot_be(room: Space, trials: Trials) -> None:
-    """Raises InputError for values that were given, the least and the most, with which no machine starts."""
+def _impossible(room: Space, trials: Trials) -> list[str]:
+    """What is wrong with values that were given: the least and the most of each, on the machine as it is otherwise."""
     faults = []
     for name in sorted(room.given):
         for value in sorted({room.values[name][0], room.values[name][-1]}):
@@ -62,8 +62,7 @@ def _refuse_what_cannot_be(room: Space, trials: Trials) -> None:
             why = trials.why_not(changed if name == "pool" else trials.fitted(changed))
             if why is not None:
                 faults.append(f"--vary {name}={value}: {why}")
-    if faults:
-        raise InputError("\n".join(faults))
+    return faults
 
 
 def _document(
@@ -85,6 +84,7 @@ def _document(
             "loss": wanted.loss,
             "p99_ns": wanted.p99_ns,
             "packets": wanted.packets,
+            "needed_packets": wanted.needed,
             "shown_loss": wanted.shown,
             "overload_shown": 2.0 / math.sqrt(max(best.packets / max(best.runs, 1), 1)),
         },

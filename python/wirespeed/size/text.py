@@ -205,8 +205,8 @@ def _shown(document: Mapping[str, Any]) -> str:
     lost = "none" if not best["lost"] else q.count(best["lost"])
     text = f"{_capital(lost)} of {q.count(best['packets'])} packets lost: below {q.probability(_bound(best))} at 95 %"
     if best["outcome"] == "meets" and goal["shown_loss"] > goal["loss"] * (1 + 1e-9):
-        needed = -(-3 // goal["loss"])
-        text += f"; {q.probability(goal['loss'])} takes {q.count(needed)} (leave out --packets)"
+        needed = q.count(goal["needed_packets"])
+        text += f"; {q.probability(goal['loss'])} takes {needed} (leave out --packets)"
     return f"{text}. An overload of less than {q.share(goal['overload_shown'], 2)} would not show."
 
 
