@@ -19,7 +19,7 @@ LOSS: Final = 1e-5
 RULE_OF_THREE: Final = 3.0
 # Of fewer packets nobody bounds a 99th percentile.
 _LEAST_PACKETS: Final = 30_000
-_OF_THE_SEARCH: Final = ("run.packets", "run.curve", "run.search", "run.sampling")
+_OF_THE_SEARCH: Final = ("run.packets", "run.search", "run.sampling")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ _MORE_THAN_SHARE: Final = 1.3
 # What other settings may bring beyond that.
 _BY_SETTINGS: Final = 1.2
 # A machine with so much less than the target is not tried with other settings: none that is tried here brings as much.
-_HOPELESS: Final = 0.3
+_HOPELESS: Final = 0.15
 # A setting that closes so much of the gap is kept although it does not close it.
 _BETTER: Final = 0.95
 _ROUNDS: Final = 4
@@ -36,9 +36,9 @@ Towards = tuple[int, int]
 _HELPS: Final[Mapping[Cause, Mapping[str, Towards]]] = {
     "rate": {
         "receivers": (0, 3),
-        "burst": (0, 2),
-        "io_ways": (2, 2),
-        "core_ways": (2, 2),
+        "burst": (0, 1),
+        "io_ways": (1, 1),
+        "core_ways": (1, 1),
         "rings": (2, 0),
         "pool": (1, 0),
     },
@@ -113,13 +113,17 @@ class Search:
 
         def meets(places: Sequence[int]) -> list[bool]:
             machines = [self._machine(base, values[place]) for place in places]
-            tried = self._trials.thorough(machines, f"{', '.join(str(values[place]) for place in places)} cores")
-            for each in tried:
-                self._learn(each)
-            return [each.meets for each in tried]
+            found = self._first(machines, f"{', '.join(str(values[place]) for place in places)} cores")
+            for each in machines:
+                self._learn(self._trials.trial(each))
+            return found
 
         def guess() -> int:
-            wanted = self._mpps / max(self._per_core, 1e-9)
+            # More cores carry less each, so the most that were not enough say best how many more it takes.
+            short = [each for each in self._like(base) if each.cause == "rate"]
+            most = max(short, key=lambda each: each.machine["cores"], default=None)
+            each_carries = most.carried_mpps / most.machine["cores"] if most is not None else self._per_core
+            wanted = self._mpps / max(each_carries, 1e-9)
             return next((place for place, cores in enumerate(values) if cores >= wanted), len(values) - 1)
 
         place = least(len(values), meets, guess, lambda: self._is_flat(base))
@@ -131,6 +135,14 @@ class Search:
                 place = fewer
                 break
         return self._trials.trial(self._machine(base, values[place]))
+
+    def _first(self, machines: Sequence[Machine], phase: str) -> list[bool]:
+        """Which of machines that grow meet the target, tried side by side; behind the first all are taken to do so."""
+        self._trials.quick(machines, phase)
+        found: list[bool] = []
+        for each in machines:
+            found.append(any(found) or self._trials.thorough([each], phase)[0].meets)
+        return found
 
     def _is_flat(self, base: Machine) -> bool:
         """Whether many more cores carried no more, as behind a receiving core that is full: yet more are in vain."""
@@ -253,7 +265,9 @@ class Search:
                     yield machine
 
     def _least_ring(self, machine: Machine) -> int | None:
-        """The least ring of those in between that the target is met with, by halving."""
+        """The least ring that the target is met with, by halving; None where rings changed: then it is the answer's."""
+        if machine["rings"] != self._space.now["rings"]:
+            return None
         values = [each for each in self._space.values["rings"] if each <= machine["rings"]]
         machines = [{**machine, "rings": each} for each in values]
         usable = [each for each in machines if self._trials.why_not(each) is None]
@@ -261,7 +275,7 @@ class Search:
             return None
 
         def meets(places: Sequence[int]) -> list[bool]:
-            return [each.meets for each in self._trials.thorough([usable[place] for place in places], "least ring")]
+            return self._first([usable[place] for place in places], "least ring")
 
         place = least(len(usable), meets, lambda: (len(usable) - 1) // 2)
         return None if place is None else usable[place]["rings"]
@@ -279,8 +293,8 @@ def least(
 ) -> int | None:
     """The first of so many places that meets, where all behind one that meets do; None where none does.
 
-    A guess and the place before it are asked for together: where the guess is right, that is all. `is_vain` says that
-    no place behind those that were asked for meets.
+    A guess and the place before it, or behind it where that is known, are asked for together: where the guess is right,
+    that is all. `is_vain` says that no place behind those that were asked for meets.
 
     >>> asked = []
     >>> least(16, lambda places: [asked.append(each) or each >= 5 for each in places], lambda: 5), asked
@@ -289,7 +303,8 @@ def least(
     low, high, guessed = -1, count, guess()
     while high - low > 1 and not (high == count and is_vain()):
         middle = guessed if low < guessed < high else (low + high) // 2
-        places = [place for place in (middle - 1, middle) if low < place < high]
+        pair = (middle - 1, middle) if middle - 1 > low else (middle, middle + 1)
+        places = [place for place in pair if low < place < high]
         for place, does in zip(places, meets(places), strict=True):
             if does:
                 high = min(high, place)
