@@ -276,9 +276,7 @@ def _pooled(machine: Machine, runs: Sequence[Summary]) -> Trial:
         loss=loss,
         loss_upper=3.0 / whole if lost == 0 else loss + wide,
         stall_loss=float(stalls.get("loss") or 0.0),
-        p99_ns=_quantile(runs, weights, "p99"),
-        p99_low=_quantile(runs, weights, "p99_low"),
-        p99_high=_quantile(runs, weights, "p99_high"),
+        **_p99(runs),
         grows=max(_growth(each) for each in runs),
         busy=max(float(core["busy"]) for core in last["cores"]),
         last=last,
@@ -295,10 +293,20 @@ def _mean(runs: Sequence[Summary], weights: Sequence[float], name: str) -> float
     return statistics.fmean([float(each[name]) for each in runs], weights)
 
 
-def _quantile(runs: Sequence[Summary], weights: Sequence[float], name: str) -> float | None:
-    """Of several runs the weighted mean: an end of it is then further out than that of all packets together."""
-    found = [(each.get("sojourn_ns") or {}).get(name) for each in runs]
-    return None if None in found else statistics.fmean([float(each) for each in found if each is not None], weights)
+def _p99(runs: Sequence[Summary]) -> dict[str, Any]:
+    """The 99th percentile: the mean of those of the runs that bound it, by their packets, and of the ends of intervals.
+
+    The ends are then further out than those of all packets together. Of a run that is short beside how long a queue
+    lasts there is no bound; where no run has one, there is no interval.
+    """
+    names = ("p99", "p99_low", "p99_high")
+    bounding = [each for each in runs if all(each["sojourn_ns"].get(name) is not None for name in names)]
+    if not bounding:
+        known = [each["sojourn_ns"].get("p99") for each in runs]
+        return {"p99_ns": next((each for each in reversed(known) if each is not None), None)}
+    weights = [float(each["packets"]) for each in bounding]
+    means = [statistics.fmean([float(each["sojourn_ns"][name]) for each in bounding], weights) for name in names]
+    return dict(zip(("p99_ns", "p99_low", "p99_high"), means, strict=True))
 
 
 def _growth(summary: Summary) -> float:
