@@ -63,6 +63,8 @@ def facts(document: Mapping[str, Any]) -> list[str]:
     if (beside := _beside_the_model(document)) is not None:
         lines.append(beside)
     lines.append(_shown(document))
+    if document["nearest"]["p99_high"] is None:
+        lines.append("Its p99 has no interval: what waits does so for long beside the run; --p99 asks for one.")
     if (ring := _ring(document)) is not None:
         lines.append(ring)
     return lines
