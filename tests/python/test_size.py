@@ -5,13 +5,14 @@ import json
 import math
 import random
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
 import wirespeed
-from wirespeed import api, terminal
+from wirespeed import api, operators, terminal
 from wirespeed.size import aim, dimensions, page, sizing, text, trials
 from wirespeed.size import search as searching
 
@@ -348,3 +349,29 @@ def test_the_document_is_whole():
     document, scenario = sizing.size(aim.Wish("forwarding", "20 Mpps", loss=1e-3, set=SMALL))
     assert json.loads(json.dumps(document, allow_nan=False)) == document
     assert tomllib.loads(scenario)["run"]["packets"] == 30_000
+
+
+def test_the_answer_is_written_as_a_programs_configuration(
+    wirespeed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    asked = ["size", "forwarding-64b", "--target", "2 Mpps", "--packets", "3000", "--loss", "0.001", "-q"]
+    few = [
+        "--set",
+        "function.forward.prefixes=2000",
+        "--set",
+        "machine.llc.size=2.75 MiB",
+        "--set",
+        "machine.llc.slices=2",
+    ]
+    code, printed, _ = wirespeed(*asked, *few, "--emit", "testpmd")
+    assert code == 0
+    configuration = printed[printed.index("# testpmd, as the scenario") :]
+    Path("run.sh").write_text(configuration + "\n")
+    assert tomllib.loads(operators.scenario(["run.sh"]))["nic"]["rx_descriptors"] == 1024
+    code, _, said = wirespeed(*asked, *few, "--emit", "vvp")
+    assert code == 2
+    assert "--emit vvp: must be one of" in said
+    code, _, said = wirespeed(*asked, *few, "--emit", "vpp", "--format", "json")
+    assert code == 2
+    assert "--emit and --format json" in said

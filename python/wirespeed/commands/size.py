@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from wirespeed import files
+from wirespeed import files, operators
 from wirespeed.commands import options
 from wirespeed.commands.exits import EXIT_UNMET
 from wirespeed.commands.fields import spread
@@ -23,6 +23,7 @@ from wirespeed.commands.options import (
     ThreadsOpt,
 )
 from wirespeed.commands.output import emit, emit_json, say, show, stoppable
+from wirespeed.errors import InputError
 from wirespeed.progress import Bar
 from wirespeed.size import FILES, Sizing, aim, sizing, text
 from wirespeed.size.dimensions import BY_NAME
@@ -32,6 +33,7 @@ _EPILOG: Final = (
     "  wirespeed size forwarding-64b --target '60 Mpps'\n\n"
     "  wirespeed size my.toml --capture trace.pcap.gz --target '90 Gbps' --loss 1e-6 --p99 '20 us' --out sized\n\n"
     "  wirespeed size upf --target '12 Mpps' --vary cores=2..12 --fix rings --fix burst=32\n\n"
+    "  wirespeed size forwarding-64b --target '60 Mpps' --emit vpp\n\n"
     "Exit code: 0 the target is met, 1 by nothing that was tried, 2 bad input, 130 stopped by Ctrl-C."
 )
 _SIZE: Final = "Size"
@@ -114,6 +116,16 @@ class Options:
         options.out("Write size.json, size.html and the answer's scenario, size.toml, here."),
     ] = None
     force: ForceOpt = False
+    program: Annotated[
+        str | None,
+        typer.Option(
+            "--emit",
+            metavar="PROGRAM",
+            help=f"Print the answer as the configuration of one of {', '.join(operators.PROGRAMS)}, too.",
+            show_default=False,
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = None
     form: TablesOrJsonOpt = "table"
     quiet: QuietOpt = False
 
@@ -124,6 +136,12 @@ def answer(given: Options) -> int:
     """Find the least machine that carries a rate: cores, queues, rings, mempool, burst and LLC ways."""
     if given.out is not None:
         files.judge(given.out, FILES, given.force)
+    if given.program is not None:
+        operators.judge(given.program, "--emit")
+        if given.form == "json":
+            raise InputError(
+                "--emit and --format json: one object has no configuration behind it; leave out one of them"
+            )
     with stoppable(), Bar(quiet=given.quiet, unit="runs") as bar:
         found = Sizing(*sizing.size(_wish(given, bar)))
     written = found.write(given.out, given.force) if given.out is not None else []
@@ -133,6 +151,8 @@ def answer(given: Options) -> int:
         show(text.summary(found.document))
         for label, command in text.commands(found.document):
             emit(f"\n{label}\n  {command}")  # in one piece, to be copied
+    if given.program is not None:
+        emit(f"\n{operators.emit(found.scenario, given.program)}".rstrip("\n"))
     if written and not given.quiet:
         say(f"wrote {', '.join(file.name for file in written)} to {given.out}")
     return 0 if found.met else EXIT_UNMET

@@ -13,14 +13,26 @@ from typing import Any
 
 from wirespeed import scenarios
 from wirespeed.operators import catalogue
-from wirespeed.operators.emitting import PROGRAMS, Deployment, emit
+from wirespeed.operators.emitting import PROGRAMS, Deployment, emit, judge
 from wirespeed.operators.facts import Told
 from wirespeed.operators.joining import Joined, join
 from wirespeed.operators.known import KINDS, read
 from wirespeed.operators.signs import findings
 from wirespeed.operators.written import document, toml
 
-__all__ = ["KINDS", "PROGRAMS", "Deployment", "Joined", "Told", "emit", "import_files", "join", "read", "scenario"]
+__all__ = [
+    "KINDS",
+    "PROGRAMS",
+    "Deployment",
+    "Joined",
+    "Told",
+    "emit",
+    "import_files",
+    "join",
+    "judge",
+    "read",
+    "scenario",
+]
 
 PathLike = str | os.PathLike[str]
 

@@ -91,14 +91,19 @@ class Plan:
         return catalogue.LIMITS.get(self.driver, catalogue.ANY_RING)
 
 
+def judge(program: str, option: str) -> None:
+    """Raises InputError for a program that is none of `PROGRAMS`, which `option` names."""
+    if program not in PROGRAMS:
+        raise InputError(f"{option} {program}: must be one of {', '.join(PROGRAMS)}{nearest(program, PROGRAMS)}")
+
+
 def emit(scenario: Scenario, program: str, deployment: Deployment | None = None) -> str:
     """The configuration of `program` (one of `PROGRAMS`) that a scenario means.
 
     Comments say bounds, what needs a restart, and what the program cannot set. Raises InputError for a program that is
     not known, and for a bad scenario.
     """
-    if program not in PROGRAMS:
-        raise InputError(f"--for {program}: must be one of {', '.join(PROGRAMS)}{nearest(program, PROGRAMS)}")
+    judge(program, "--for")
     plan = _plan(scenario, deployment or Deployment())
     body = PROGRAMS[program](plan)
     head = [

@@ -76,7 +76,7 @@ def chart(document: Mapping[str, Any]) -> alt.LayerChart | None:
     colour = alt.Color(
         "which:N",
         scale=alt.Scale(domain=domain, range=[charts.CARRIED, charts.TAIL]),
-        legend=alt.Legend(title=None, orient="top", direction="horizontal"),
+        legend=alt.Legend(title=None, orient="top", columnPadding=24),
     )
     x = alt.X("cores:O", title="cores", axis=alt.Axis(labelAngle=0))
     y = alt.Y("mpps:Q", axis=alt.Axis(title="carried, Mpps", tickCount=5, titlePadding=12), scale=alt.Scale(zero=True))
