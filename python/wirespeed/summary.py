@@ -446,10 +446,10 @@ def loss_text(summary: Summary) -> tuple[str, str]:
 
 
 def key_numbers(summary: Summary) -> list[KeyNumber]:
-    """Offered, carried and loss, then the quantiles of the sojourn with their half-widths."""
+    """Offered, carried and loss, then the quantiles of the sojourn with their half-widths, and p99.9 with stalls."""
     sojourn = summary.get("sojourn_ns") or {}
     loss, loss_detail = loss_text(summary)
-    return [
+    numbers = [
         KeyNumber("Offered", q.gbps(summary.get("offered_gbps")), _rate_detail(summary, "offered")),
         KeyNumber("Carried", q.gbps(summary.get("carried_gbps")), _rate_detail(summary, "carried")),
         KeyNumber("Loss", loss, loss_detail),
@@ -457,6 +457,25 @@ def key_numbers(summary: Summary) -> list[KeyNumber]:
         _quantile("99 % within", sojourn.get("p99"), sojourn.get("p99_half_width"), "p99"),
         _quantile("99.9 % within", sojourn.get("p999"), sojourn.get("p999_half_width"), "p99.9"),
     ]
+    stalls = summary.get("stalls") or {}
+    if q.is_number(stalls.get("p999_ns")):
+        detail = f"p99.9, {q.share(stalls.get('delayed'), 2)} of the packets wait for one"
+        numbers.append(KeyNumber("99.9 % with stalls", q.duration(stalls.get("p999_ns")), detail))
+    return numbers
+
+
+def search_with_stalls(summary: Summary) -> str | None:
+    """The rate that a search found with stalls of the system and without; None where none were placed."""
+    search = summary.get("search") or {}
+    without = search.get("without_stalls")
+    if not without:
+        return None
+    kind = str(search.get("kind", "")).upper()
+    trial = f"a trial of {q.count(without.get('trial_s'))} s has {q.digits(without.get('stalls'))} a core"
+    if without.get("bound"):
+        rates = f"without stalls {q.mpps(without.get('mpps'))}, with stalls {q.mpps(search.get('mpps'))}"
+        return f"{kind} {rates}, bound by the ring: {trial}"
+    return f"{kind} with stalls and without: {q.mpps(search.get('mpps'))}; {trial}"
 
 
 def energy_text(summary: Summary) -> str | None:

@@ -626,7 +626,7 @@ class CoreSummary(TypedDict, total=False):
 
 
 class StallsSummary(TypedDict, total=False):
-    """What stalls of the system cost the busiest core that receives."""
+    """What stalls of the system cost: the busiest core that receives, and the packets of all cores."""
 
     every_s: float
     """Seconds from the end of one to the next, in the mean."""
@@ -642,6 +642,16 @@ class StallsSummary(TypedDict, total=False):
     """
     least_descriptors: int | None
     """The least `nic.rx_descriptors` that survives the longest; null where that is more than a ring may have."""
+    drain_ns: float | None
+    """From the end of the longest until the core has worked off what came meanwhile; null where it never does."""
+    delayed: float | None
+    """The share of packets that come in a stall of their core or before its backlog is gone; null where it never
+    is.
+    """
+    p99_ns: float | None
+    """The sojourn that 99 % do not exceed, those packets among them. `sojourn_ns` is without stalls."""
+    p999_ns: float | None
+    """The sojourn that 99.9 % do not exceed, those packets among them."""
 
 
 class MempoolSummary(TypedDict, total=False):
@@ -820,11 +830,34 @@ Trial = TypedDict(
         "p50_ns": float,
         # The sojourn that 99 % do not exceed.
         "p99_ns": float,
-        # Whether its loss is within the limit.
+        # Whether its loss is within the limit, that by stalls among it.
         "pass": bool,
+        # Lost over offered packets by stalls of the system alone; null where none were placed.
+        "stall_loss": float | None,
     },
     total=False,
 )
+
+
+class SearchWithoutStalls(TypedDict, total=False):
+    """What a search would have found without stalls of the system."""
+
+    mpps: float
+    """The rate."""
+    gbps: float
+    """The same in bits."""
+    load: float
+    """The same as a share of line rate."""
+    bound: bool
+    """Whether stalls make the rate that was found a lower one: they overflow the rings of a core."""
+    trial_s: float
+    """Seconds of a trial by which stalls count (RFC 2544, section 24): what they lose in it in the mean, if that is
+    a packet or more.
+    """
+    stalls: float
+    """Stalls of a core in that time, in the mean."""
+    trials: int
+    """Trials that only this took."""
 
 
 class SearchSummary(TypedDict, total=False):
@@ -846,6 +879,8 @@ class SearchSummary(TypedDict, total=False):
     """Packets that an overload by the resolution needs to fill receive rings and NIC memory."""
     trials: list[Trial]
     """All of them, in their order."""
+    without_stalls: SearchWithoutStalls | None
+    """The same without the system's stalls; null where none were placed, and where no rate passed."""
 
 
 class FindingSummary(TypedDict, total=False):
@@ -1142,8 +1177,8 @@ class Summary(TypedDict, total=False):
     cores: list[CoreSummary]
     """Each core."""
     stalls: StallsSummary | None
-    """What the system's stalls cost; null without `machine.core.stalls`, and where they come so often that the
-    run's own loss has them.
+    """What the system's stalls cost; null without `machine.core.stalls`, and where they come so often that the run
+    has them: its own loss and sojourn are then with them.
     """
     mempool: MempoolSummary
     """The pool of packet buffers."""

@@ -37,6 +37,7 @@ from wirespeed.summary import (
     mark,
     measured,
     packet_buffer_text,
+    search_with_stalls,
     slices,
     stacked_text,
     warnings,
@@ -579,7 +580,9 @@ def _search(summary: Summary) -> list[RenderableType]:
         loss = q.probability(trial.get("loss"))
         table.add_row(q.share(trial.get("load"), 2), q.mpps(trial.get("carried_mpps")), loss, word)
     note = f"loss limit {q.probability(limit)}, {len(trials)} trials"
-    return [Text(), Text.assemble((found, "bold"), "  ", (note, "dim")), table]
+    stalls = search_with_stalls(summary)
+    beside = [_indented(stalls)] if stalls else []
+    return [Text(), Text.assemble((found, "bold"), "  ", (note, "dim")), *beside, table]
 
 
 def _damage(summary: Summary) -> list[RenderableType]:

@@ -114,6 +114,15 @@ def test_the_verdict_and_key_numbers_come_first() -> None:
     assert places == sorted(places)
 
 
+def test_a_search_has_the_rate_with_stalls_and_without() -> None:
+    summary = summaries.sound(stalls={"p999_ns": 9_870.0, "delayed": 0.0123})
+    summary["search"]["without_stalls"] = {"mpps": 13.9, "trial_s": 60.0, "stalls": 60.0, "bound": True}
+    words = Page(page(summary, SCENARIO)).words
+    assert "NDR without stalls 13.9 Mpps, with stalls 12.9 Mpps, bound by the ring" in words
+    assert "99.9 % with stalls" in words
+    assert "with stalls" not in Page(page(summaries.sound(), SCENARIO)).words
+
+
 def test_a_partial_result_carries_a_banner_and_a_whole_one_none() -> None:
     assert 'class="banner"' in page(summaries.sound(partial=True), SCENARIO)
     assert 'class="banner"' not in page(summaries.sound(), SCENARIO)

@@ -40,6 +40,20 @@ def test_the_key_numbers_stand_with_their_half_widths() -> None:
         assert part in text
 
 
+def test_what_stalls_of_the_system_cost_stands_beside_what_was_measured() -> None:
+    with_stalls = summaries.sound()
+    with_stalls["stalls"] = {"p999_ns": 9_870.0, "delayed": 0.0123}
+    without = {"mpps": 13.9, "trial_s": 60.0, "stalls": 60.0, "bound": True}
+    with_stalls["search"]["without_stalls"] = without
+    text = printed(terminal.run_summary(with_stalls), 100)
+    for part in ("9.87 µs", "99.9 % with stalls", "1.23 % of the packets wait for one"):
+        assert part in text
+    assert "NDR without stalls 13.9 Mpps, with stalls 12.9 Mpps, bound by the ring: a trial of 60 s has 60.0" in text
+    without["bound"] = False
+    assert "NDR with stalls and without: 12.9 Mpps" in printed(terminal.run_summary(with_stalls), 100)
+    assert "with stalls" not in printed(terminal.run_summary(summaries.sound()), 100)
+
+
 def test_the_bar_has_a_key_for_all_its_parts() -> None:
     text = printed(terminal.run_summary(summaries.sound()), 80)
     shares = [

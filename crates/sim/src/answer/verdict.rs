@@ -9,9 +9,10 @@ use stats::Reason;
 use crate::answer::limit::{DRAM_IDLE, RateLimit, RateUse, SATURATED};
 use crate::answer::model_error::{AnswerKind, ModelError, model_error_text, model_errors};
 use crate::answer::rates::{MeasuredRates, dram_bandwidth, is_stationary};
-use crate::answer::stalls::StallsSummary;
+use crate::answer::stalls::{StallsSummary, busiest, least_ring};
 use crate::run::sampling::Sampling;
 use crate::run::search::buffered_packets;
+use crate::run::stalls::{TRIAL_SECONDS, flows};
 use crate::run::warm::{WarmUp, WarmUpEnd, WarmthMeasure};
 use crate::run::{RunResult, SearchOutcome};
 use crate::scenario::{FunctionKind, RateSearch};
@@ -696,6 +697,53 @@ impl Facts<'_> {
             });
         }
         reasons.push(text + ".");
+        reasons.push(self.delayed_by_stalls(&costs));
+        if let Some(found) = &self.result.search {
+            self.search_with_stalls(found, reasons, advice);
+        }
+    }
+
+    /// What packets wait for stalls.
+    fn delayed_by_stalls(&self, costs: &StallsSummary) -> String {
+        let (Some(drain), Some(delayed), Some(with)) = (costs.drain_ns, costs.delayed, costs.p999_ns) else {
+            return "What waits after a stall is never worked off, so that no quantile of the sojourn is known with stalls."
+                .into();
+        };
+        let without = self.result.measured.measure.sojourn.histogram().quantile(0.999).map_or(f64::NAN, |t| t.as_ns());
+        format!(
+            "What waits after the longest stall is gone after {}: {} of the packets wait for stalls, and 99.9 % are within {}, without stalls {}.",
+            duration(drain),
+            percent(delayed),
+            duration(with),
+            duration(without)
+        )
+    }
+
+    /// The rate that was found, with stalls and without.
+    fn search_with_stalls(&self, found: &SearchOutcome, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
+        let Some((stalls, (best, _))) = self.result.stalls.as_ref().zip(found.without_stalls.as_ref()) else { return };
+        let kind = if found.kind == RateSearch::Ndr { "NDR" } else { "PDR" };
+        let at = found.trials.iter().rfind(|trial| trial.load == found.load);
+        let (without, with) = (digits(best.offered_mpps), digits(at.map_or(0.0, |trial| trial.offered_mpps)));
+        let trial = format!("a trial of {TRIAL_SECONDS} s has {} a core", digits(stalls.a_second() * TRIAL_SECONDS));
+        if found.load >= best.load {
+            let lost = at.and_then(|trial| trial.stall_loss).unwrap_or(0.0);
+            let what =
+                if lost > 0.0 { "what they lose is within the limit" } else { "the rings hold what comes in them" };
+            reasons.push(format!("{kind} without stalls {without} Mpps, with stalls the same: {trial}, and {what}."));
+            return;
+        }
+        reasons.push(format!(
+            "{kind} without stalls {without} Mpps, with stalls {with} Mpps, bound by the ring: {trial}, which lose a packet or more at a higher rate."
+        ));
+        let stages = flows(&self.result.scenario, &self.result.measured);
+        let core = stages.first().and_then(|receiving| busiest(receiving)).map_or(0.0, |flow| flow.rate);
+        let rate = core * best.load / self.result.load;
+        if let Some(ring) = least_ring(stalls, rate, &self.result.scenario)
+            && ring > self.result.scenario.nic.rx_descriptors
+        {
+            advice.push(format!("Stalls bound the rate: the least ring that holds them at {without} Mpps is --set nic.rx_descriptors={ring}."));
+        }
     }
 
     /// The mempool.

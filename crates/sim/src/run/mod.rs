@@ -16,6 +16,7 @@ pub mod sampling;
 pub(crate) mod schedule;
 pub(crate) mod search;
 pub(crate) mod simulate;
+pub mod stalls;
 pub mod steer;
 pub mod stepped;
 pub(crate) mod warm;
@@ -32,6 +33,7 @@ use crate::load::{InputFile, Loaded, Routing, Stock, load};
 use crate::run::schedule::{ProgressWatch, Stage};
 use crate::run::search::{Bisection, sufficient_packets, trial_packets};
 use crate::run::simulate::{Measured, SimulationSetup};
+use crate::run::stalls::{PlacedStalls, TRIAL_SECONDS, flows};
 use crate::run::warm::WarmServer;
 use crate::scenario::{RateSearch, Scenario, ScenarioError};
 
@@ -67,6 +69,8 @@ pub struct Trial {
     pub p50_ns: f64,
     /// 99th percentile of the sojourn.
     pub p99_ns: f64,
+    /// Lost over offered packets by stalls alone that were placed; none where none were.
+    pub stall_loss: Option<f64>,
 }
 
 impl Trial {
@@ -75,9 +79,26 @@ impl Trial {
         self.lost as f64 / self.packets.max(1) as f64
     }
 
-    fn of(measured: &Measured, load: f64) -> Trial {
+    /// Whether its loss is within `limit`, stalls left out.
+    pub fn passes_without_stalls(&self, limit: f64) -> bool {
+        self.loss() <= limit
+    }
+
+    /// Whether its loss is within `limit`, that by stalls among it. What comes to less than a packet in [`TRIAL_SECONDS`] is none.
+    pub fn passes(&self, limit: f64) -> bool {
+        let in_all = |loss: f64| loss * self.offered_mpps * 1e6 * TRIAL_SECONDS;
+        let by_stalls = self.stall_loss.filter(|&loss| in_all(loss) >= 1.0).unwrap_or(0.0);
+        self.loss() + by_stalls <= limit
+    }
+
+    fn of(measured: &Measured, load: f64, scenario: &Scenario, stalls: Option<&PlacedStalls>) -> Trial {
         let m = &measured.measure;
         let us = m.window().as_secs() * 1e6;
+        let by_stalls = |stalls: &PlacedStalls| {
+            let lost: f64 = flows(scenario, measured).iter().flatten().map(|flow| stalls.lost(flow)).sum();
+            let offered = m.offered.packets as f64 / us * 1e6;
+            if offered > 0.0 { lost / offered } else { 0.0 }
+        };
         let quantile = |q| m.sojourn.histogram().quantile(q).map_or(f64::NAN, Ps::as_ns);
         Trial {
             load,
@@ -88,6 +109,7 @@ impl Trial {
             warmup_packets: measured.warmup.packets,
             p50_ns: quantile(0.5),
             p99_ns: quantile(0.99),
+            stall_loss: stalls.map(by_stalls),
         }
     }
 }
@@ -107,6 +129,9 @@ pub struct SearchOutcome {
     pub packets: u64,
     /// Packets that a trial needs for an overload by the resolution to fill the receive side's buffers.
     pub sufficient_packets: u64,
+    /// The highest rate that passed with stalls left out, and how many trials that took beside; none where none are placed, and where
+    /// none passed.
+    pub without_stalls: Option<(Trial, usize)>,
 }
 
 /// A complete result.
@@ -120,6 +145,8 @@ pub struct RunResult {
     pub curve: Vec<Trial>,
     /// The search, if the scenario asks for one.
     pub search: Option<SearchOutcome>,
+    /// Stalls that were not simulated; none where the scenario has none, and where it was long enough to see them.
+    pub stalls: Option<PlacedStalls>,
     /// What was assumed or found in the input, in words.
     pub notes: Vec<String>,
     /// What a capture's first pass found.
@@ -326,6 +353,8 @@ struct ScenarioPlan<'a> {
     loaded: &'a Loaded,
     line: Rate,
     trial_packets: u64,
+    /// Stalls that no part simulates.
+    stalls: Option<PlacedStalls>,
     /// The outcome of [`PartKind::Warm`], as long as a part may want it.
     warm: Mutex<Option<WarmServer>>,
 }
@@ -334,8 +363,10 @@ impl ScenarioPlan<'_> {
     fn new<'a>(index: usize, scenario: &'a Scenario, loaded: &'a Loaded) -> Result<ScenarioPlan<'a>, ScenarioError> {
         let trial_packets = trial_packets(scenario, &loaded.blueprint);
         let line = scenario.nic.rate;
-        let plan = ScenarioPlan { index, scenario, loaded, line, trial_packets, warm: Mutex::default() };
+        let mut plan =
+            ScenarioPlan { index, scenario, loaded, line, trial_packets, stalls: None, warm: Mutex::default() };
         let share = plan.share(&scenario.traffic.offered(plan.line))?;
+        plan.stalls = plan.placed_stalls()?;
         if share > 1.0 + 1e-9 {
             return Err(ScenarioError::Value {
                 origin: "scenario".into(),
@@ -350,6 +381,16 @@ impl ScenarioPlan<'_> {
         Ok(plan)
     }
 
+    /// Stalls that come more rarely than the run, or the trials of a search at line rate, are long.
+    fn placed_stalls(&self) -> Result<Option<PlacedStalls>, ScenarioError> {
+        let (packets, load) = match self.scenario.run.search {
+            Some(_) => (self.trial_packets, Load::LineShare { share: 1.0, line: self.line }),
+            None => (self.scenario.run.packets, self.scenario.traffic.offered(self.line)),
+        };
+        let pps = self.loaded.blueprint.packets_per_second(&load)?;
+        Ok(PlacedStalls::of(self.scenario, packets as f64 / pps))
+    }
+
     /// `load` as a share of line rate (L1).
     fn share(&self, load: &Load) -> Result<f64, ScenarioError> {
         let pps = self.loaded.blueprint.packets_per_second(load)?;
@@ -362,14 +403,21 @@ impl ScenarioPlan<'_> {
 
     /// The run, once it is known at which rate; before that where the search for it is.
     fn run_part(&self, known: &Outcomes) -> Result<RunPart, Bisection> {
-        let search = match self.scenario.run.search {
-            None => return Ok(self.part(PartKind::Run, None)),
-            Some(_) => self.searched(known),
-        };
-        match search.next {
-            None => Ok(self.part(PartKind::Run, Some(self.found(search)))),
-            Some(_) => Err(search),
+        if self.scenario.run.search.is_none() {
+            return Ok(self.part(PartKind::Run, None));
         }
+        let search = self.searched(known, Trial::passes).0;
+        if search.next.is_some() {
+            return Err(search);
+        }
+        // What it would be without stalls is searched for after.
+        if self.stalls.is_some()
+            && let beside = self.searched(known, Trial::passes_without_stalls).0
+            && beside.next.is_some()
+        {
+            return Err(beside);
+        }
+        Ok(self.part(PartKind::Run, Some(self.found(search))))
     }
 
     fn ran<'a>(&self, known: &'a Outcomes) -> Option<&'a Measured> {
@@ -392,15 +440,37 @@ impl ScenarioPlan<'_> {
         }
     }
 
-    /// Where the search is, by what is known.
-    fn searched(&self, known: &Outcomes) -> Bisection {
+    /// Where the search for a rate that `passes` is, by what is known, and its trials.
+    fn searched(&self, known: &Outcomes, passes: fn(&Trial, f64) -> bool) -> (Bisection, Vec<Trial>) {
         let mut search = Bisection::new(self.scenario.run.search_resolution);
+        let mut trials = Vec::new();
         while let Some(share) = search.next
             && let Some(trial) = self.trial(share, known)
         {
-            search = search.after(trial.loss() <= self.loss_limit());
+            search = search.after(passes(&trial, self.loss_limit()));
+            trials.push(trial);
         }
-        search
+        (search, trials)
+    }
+
+    /// What came of a search for `kind`.
+    fn search_outcome(&self, kind: RateSearch, known: &Outcomes) -> SearchOutcome {
+        let (at, trials) = self.searched(known, Trial::passes);
+        let beside = self.stalls.as_ref().map(|_| self.searched(known, Trial::passes_without_stalls));
+        let without_stalls = beside.and_then(|(at, all)| {
+            let tried = |share: f64| trials.iter().any(|trial| trial.load == share);
+            let more = all.iter().filter(|trial| !tried(trial.load)).count();
+            Some((all.into_iter().rfind(|trial| trial.load == at.found())?, more))
+        });
+        SearchOutcome {
+            kind,
+            loss_limit: self.loss_limit(),
+            load: at.found(),
+            trials,
+            packets: self.trial_packets,
+            sufficient_packets: sufficient_packets(self.scenario, &self.loaded.blueprint),
+            without_stalls,
+        }
     }
 
     /// The share of line rate to run at after a search; one that has found nothing is told by the lowest it looks at.
@@ -410,7 +480,7 @@ impl ScenarioPlan<'_> {
 
     fn trial(&self, share: f64, known: &Outcomes) -> Option<Trial> {
         let measured = known.get(&self.part(PartKind::Trial, Some(share)))?.measured.as_ref().ok()?.as_ref()?;
-        (!measured.partial).then(|| Trial::of(measured, share))
+        (!measured.partial).then(|| Trial::of(measured, share, self.scenario, self.stalls.as_ref()))
     }
 
     fn offered(&self, part: RunPart) -> Load {
@@ -427,7 +497,11 @@ impl ScenarioPlan<'_> {
             PartKind::Curve(_) => run.curve_packets,
             PartKind::Warm | PartKind::Run | PartKind::Again(_) => run.packets,
         };
-        let scenario = &self.scenario_of(part);
+        let mut scenario = self.scenario_of(part);
+        if self.stalls.is_some() {
+            scenario.machine.core.stalls = None;
+        }
+        let scenario = &scenario;
         let setup = SimulationSetup { scenario, function: &self.loaded.function, blueprint: &self.loaded.blueprint };
         let (load, own) = (self.offered(part), self.scenario.traffic.offered(self.line));
         if part.kind == PartKind::Warm {
@@ -477,34 +551,17 @@ impl ScenarioPlan<'_> {
         let times = outcomes.iter().filter(|(part, _)| own(part)).map(|(_, o)| (o.began, o.ended));
         let began = times.clone().map(|t| t.0).min();
         let ended = times.map(|t| t.1).max();
-        let search = self.scenario.run.search.map(|kind| {
-            let mut at = Bisection::new(self.scenario.run.search_resolution);
-            let mut trials = Vec::new();
-            while let Some(share) = at.next
-                && let Some(trial) = self.trial(share, outcomes)
-            {
-                at = at.after(trial.loss() <= self.loss_limit());
-                trials.push(trial);
-            }
-            SearchOutcome {
-                kind,
-                loss_limit: self.loss_limit(),
-                load: at.found(),
-                trials,
-                packets: self.trial_packets,
-                sufficient_packets: sufficient_packets(self.scenario, &self.loaded.blueprint),
-            }
-        });
+        let search = self.scenario.run.search.map(|kind| self.search_outcome(kind, outcomes));
         let point = |(i, share): (usize, &f64)| {
             let measured =
                 outcomes.get(&self.part(PartKind::Curve(i), Some(*share)))?.measured.as_ref().ok()?.as_ref()?;
-            (!measured.partial).then(|| Trial::of(measured, *share))
+            (!measured.partial).then(|| Trial::of(measured, *share, self.scenario, self.stalls.as_ref()))
         };
         let curve = self.scenario.run.curve.iter().enumerate().filter_map(point).collect();
         // A search that was stopped has not come to its run: this one ends before it begins.
         let mut part = match self.run_part(outcomes) {
             Ok(part) => part,
-            Err(search) => self.part(PartKind::Run, Some(self.found(search))),
+            Err(_) => self.part(PartKind::Run, Some(self.found(self.searched(outcomes, Trial::passes).0))),
         };
         if let Some(warmup) = again
             && let last = (RunPart { kind: PartKind::Again(warmup), ..part })
@@ -533,6 +590,7 @@ impl ScenarioPlan<'_> {
             measured,
             curve,
             search,
+            stalls: self.stalls.clone(),
             capture: self.loaded.blueprint.capture_report().cloned(),
             routing: (*self.loaded.routing).clone(),
             inputs: self.loaded.inputs.clone(),

@@ -156,6 +156,12 @@ pub struct CoreCounters {
     /// What that was spent on, in bursts that are over and were in detail.
     #[serde(skip)]
     pub spent: Attribution,
+    /// Packets of each burst, squared and summed.
+    #[serde(skip)]
+    pub burst_squares: u64,
+    /// Packets of each burst times its time in picoseconds, summed.
+    #[serde(skip)]
+    pub burst_time: u64,
     /// Instructions, polling in vain not counted.
     #[serde(skip)]
     pub instructions: u64,
@@ -169,7 +175,7 @@ pub struct CoreCounters {
 }
 
 state::state!(CoreCounters {
-    values: [packets, bursts, busy, spent, instructions, doorbells, rx_nombuf],
+    values: [packets, bursts, busy, spent, burst_squares, burst_time, instructions, doorbells, rx_nombuf],
     arrays: [],
     parts: [],
     built: [],
@@ -1359,6 +1365,9 @@ impl Server {
         }
         let took = now - worker.started;
         worker.counters.busy += took;
+        let packets = worker.packets.len() as u64;
+        worker.counters.burst_squares += packets * packets;
+        worker.counters.burst_time += packets * took.0;
         let at_once = std::mem::take(&mut worker.at_once);
         if worker.in_detail {
             let work = worker.core.time_of(worker.core.instructions() - worker.before);

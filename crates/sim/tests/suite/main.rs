@@ -13,6 +13,7 @@ mod run;
 mod sampling;
 mod scenario;
 mod server;
+mod stalls;
 mod steer;
 mod switches;
 mod upf;

@@ -192,7 +192,8 @@ pub struct Summary {
     pcie: Pcie,
     /// Each core.
     cores: Vec<CoreSummary>,
-    /// What the system's stalls cost; null without `machine.core.stalls`, and where they come so often that the run's own loss has them.
+    /// What the system's stalls cost; null without `machine.core.stalls`, and where they come so often that the run has them: its own
+    /// loss and sojourn are then with them.
     stalls: Option<StallsSummary>,
     /// The pool of packet buffers.
     mempool: MempoolSummary,

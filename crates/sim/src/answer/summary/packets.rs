@@ -11,6 +11,7 @@ use units::{LINE_BYTES, Ps};
 
 use crate::answer::rates::energy_model;
 use crate::run::measure::{CLASSES, ClassTally, Interval as Counts, Measure};
+use crate::run::stalls::{PlacedStalls, TRIAL_SECONDS};
 use crate::run::{RunResult, SearchOutcome, Trial};
 use crate::scenario::{RateSearch as SearchKind, Scenario};
 
@@ -220,8 +221,29 @@ impl CurvePoint {
 pub struct SearchTrial {
     #[serde(flatten)]
     point: CurvePoint,
-    /// Whether its loss is within the limit.
+    /// Whether its loss is within the limit, that by stalls among it.
     pass: bool,
+    /// Lost over offered packets by stalls of the system alone; null where none were placed.
+    stall_loss: Option<f64>,
+}
+
+/// What a search would have found without stalls of the system.
+#[derive(Serialize, JsonSchema)]
+pub struct SearchWithoutStalls {
+    /// The rate.
+    mpps: f64,
+    /// The same in bits.
+    gbps: f64,
+    /// The same as a share of line rate.
+    load: f64,
+    /// Whether stalls make the rate that was found a lower one: they overflow the rings of a core.
+    bound: bool,
+    /// Seconds of a trial by which stalls count (RFC 2544, section 24): what they lose in it in the mean, if that is a packet or more.
+    trial_s: f64,
+    /// Stalls of a core in that time, in the mean.
+    stalls: f64,
+    /// Trials that only this took.
+    trials: usize,
 }
 
 /// A search by RFC 2544: the highest load at which the loss is within `loss_limit`, and its trials.
@@ -243,12 +265,26 @@ pub struct SearchSummary {
     sufficient_packets: u64,
     /// All of them, in their order.
     trials: Vec<SearchTrial>,
+    /// The same without the system's stalls; null where none were placed, and where no rate passed.
+    without_stalls: Option<SearchWithoutStalls>,
 }
 
 impl SearchSummary {
     pub(super) fn of(result: &RunResult, found: &SearchOutcome) -> SearchSummary {
-        let trial =
-            |trial: &Trial| SearchTrial { point: CurvePoint::of(trial), pass: trial.loss() <= found.loss_limit };
+        let trial = |trial: &Trial| SearchTrial {
+            point: CurvePoint::of(trial),
+            pass: trial.passes(found.loss_limit),
+            stall_loss: trial.stall_loss,
+        };
+        let without = |(stalls, (best, trials)): (&PlacedStalls, &(Trial, usize))| SearchWithoutStalls {
+            mpps: best.offered_mpps,
+            gbps: best.load * result.scenario.nic.rate.gbps(),
+            load: best.load,
+            bound: found.load < best.load,
+            trial_s: TRIAL_SECONDS,
+            stalls: stalls.a_second() * TRIAL_SECONDS,
+            trials: *trials,
+        };
         let best = found.trials.iter().rfind(|t| t.load == found.load);
         SearchSummary {
             kind: if found.kind == SearchKind::Ndr { "ndr" } else { "pdr" },
@@ -259,6 +295,7 @@ impl SearchSummary {
             packets: found.packets,
             sufficient_packets: found.sufficient_packets,
             trials: found.trials.iter().map(trial).collect(),
+            without_stalls: result.stalls.as_ref().zip(found.without_stalls.as_ref()).map(without),
         }
     }
 }
