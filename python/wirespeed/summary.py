@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
 from wirespeed import quantities as q
-from wirespeed.summary_types import LevelSummary, RoutingTable, RunStatus, Summary, TrafficSummary
+from wirespeed.summary_types import LevelSummary, NeighbourSummary, RoutingTable, RunStatus, Summary, TrafficSummary
 
 Family = Literal["io", "wait", "core", "private", "shared", "dram", "other"]
 
@@ -462,6 +462,17 @@ def key_numbers(summary: Summary) -> list[KeyNumber]:
         detail = f"p99.9, {q.share(stalls.get('delayed'), 2)} of the packets wait for one"
         numbers.append(KeyNumber("99.9 % with stalls", q.duration(stalls.get("p999_ns")), detail))
     return numbers
+
+
+def control_text(neighbour: NeighbourSummary) -> str | None:
+    """What a control plane did to packet cores; None of other programs."""
+    did = neighbour.get("control")
+    if not did:
+        return None
+    updates, lines = q.count(did.get("updates")), q.count(did.get("lines"))
+    copies, readings = q.count(did.get("invalidated")), q.count(did.get("readings"))
+    wrote = f"{updates} routes written in {lines} lines, for which other cores gave up {copies} copies"
+    return f"{neighbour.get('name', '')}: {wrote}; counters read {readings} times"
 
 
 def search_with_stalls(summary: Summary) -> str | None:

@@ -1002,6 +1002,23 @@ class FlowTableSummary(TypedDict, total=False):
     """Hits over packets."""
 
 
+class ControlSummary(TypedDict, total=False):
+    """What a control plane did."""
+
+    readings: int
+    """Readings of all packet cores' counters."""
+    updates: int
+    """Routes written."""
+    updates_per_s: float
+    """Routes written a second."""
+    lines: int
+    """Lines of tables written."""
+    invalidated: int
+    """Copies that other cores gave up for that."""
+    taken: int
+    """Lines that it took from another core's private caches."""
+
+
 class NeighbourSummary(TypedDict, total=False):
     """What another program on the machine did."""
 
@@ -1017,6 +1034,8 @@ class NeighbourSummary(TypedDict, total=False):
     """Lookups of the LLC."""
     llc_miss_rate: float | None
     """Misses over lookups."""
+    control: ControlSummary | None
+    """What it did as a control plane; null of other programs."""
 
 
 class LlcBytes(TypedDict, total=False):

@@ -22,6 +22,7 @@ from wirespeed.result import Comparison
 from wirespeed.summary import (
     Family,
     Slice,
+    control_text,
     copying,
     core_cycles,
     core_cycles_text,
@@ -511,7 +512,8 @@ def _neighbours(summary: Summary) -> list[RenderableType]:
         table.add_row(Text(str(each.get("name", ""))), pace, q.share(each.get("llc_miss_rate")))
     owners = {name: held for name, held in (summary.get("llc_bytes") or {}).items() if q.is_number(held) and held}
     shares = ", ".join(f"{name} {q.digits(held / 2**20)} MiB" for name, held in owners.items())
-    return [Text(), Text("Neighbours", "bold"), table, _indented(f"of the LLC at the end: {shares}")]
+    control = [_indented(text) for each in found if (text := control_text(each))]
+    return [Text(), Text("Neighbours", "bold"), table, *control, _indented(f"of the LLC at the end: {shares}")]
 
 
 def _applications(summary: Summary) -> list[RenderableType]:

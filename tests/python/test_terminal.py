@@ -54,6 +54,15 @@ def test_what_stalls_of_the_system_cost_stands_beside_what_was_measured() -> Non
     assert "with stalls" not in printed(terminal.run_summary(summaries.sound()), 100)
 
 
+def test_what_a_control_plane_did_stands_with_its_neighbours() -> None:
+    did = {"updates": 1_234, "lines": 5_678, "invalidated": 90, "readings": 12}
+    neighbours = [{"name": "bgpd", "references_per_s": 1e6, "llc_miss_rate": 0.5, "control": did}]
+    text = printed(terminal.run_summary(summaries.sound(neighbours=neighbours)), 100)
+    assert "bgpd: 1,234 routes written in 5,678 lines, for which other cores gave up 90 copies" in text
+    neighbours[0]["control"] = None
+    assert "routes written" not in printed(terminal.run_summary(summaries.sound(neighbours=neighbours)), 100)
+
+
 def test_the_bar_has_a_key_for_all_its_parts() -> None:
     text = printed(terminal.run_summary(summaries.sound()), 80)
     shares = [

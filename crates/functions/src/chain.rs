@@ -20,7 +20,7 @@ use packet::Packet;
 use probe::{FunctionCounts, MemberOffsets, Probe, Pushes, RegionId, RegionSpec};
 use units::{PortId, Ps};
 
-use crate::{Function, FunctionError, PacketFunction, Verdict};
+use crate::{Function, FunctionError, PacketFunction, RoutePlace, Verdict};
 
 /// Sites of each member: every function numbers its own below this.
 pub const SITES_A_MEMBER: u16 = 128;
@@ -118,6 +118,14 @@ impl Chain {
     pub(crate) fn fragments_mut(&mut self) -> &mut [Packet] {
         let mut each = self.members.iter_mut().map(|member| member.function.fragments_mut());
         each.find(|found| !found.is_empty()).unwrap_or_default()
+    }
+
+    pub(crate) fn route_places(&self) -> Vec<RoutePlace> {
+        let of = |member: &ChainMember| {
+            let (behind, own) = (member.regions, member.function.route_places().into_iter());
+            own.map(move |place| RoutePlace { region: RegionId(place.region.0 + behind), ..place }).collect::<Vec<_>>()
+        };
+        self.members.iter().flat_map(of).collect()
     }
 
     pub(crate) fn on_core(&mut self, core: usize) {

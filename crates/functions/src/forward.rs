@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 use units::{PortId, Ps};
 
 use crate::check::{self, Checked};
-use crate::lookup::{Dir24_8, Dir24Spec, FibEntry, Lpm6, NextHop, prefetch};
+use crate::lookup::{Dir24_8, Dir24Spec, FibEntry, Lpm6, NextHop, RoutePlace, prefetch};
 use crate::tape::{Tape, TapeMark, Trail};
 use crate::{DropReason, FunctionError, PacketFunction, Verdict, ttl};
 
@@ -572,6 +572,18 @@ impl Forward {
         macs[6..].copy_from_slice(&adjacency.src_mac);
         tape.touch_after(data, Ref::store(RegionId::PACKET, 0, 12, site::MAC_STORE));
         Verdict::Forward { port: adjacency.port }
+    }
+}
+
+impl Forward {
+    /// What the update of each of its routes writes.
+    pub fn route_places(&self) -> Vec<RoutePlace> {
+        let mut places: Vec<RoutePlace> = match &self.fib.v4 {
+            Fib4::Narrow(table) => table.route_places(TBL24).collect(),
+            Fib4::Wide(table) => table.route_places(TBL24).collect(),
+        };
+        places.extend(self.fib.v6.route_places(TBL24_V6));
+        places
     }
 }
 

@@ -33,7 +33,7 @@ pub use firewall::{Firewall, FirewallSpec, Template};
 pub use forward::{Adjacency, ChecksumCheck, Entries, Forward, ForwardSpec, ForwardTables, LookupMode};
 pub use fragment::{Fragment, FragmentSpec};
 pub use inspect::{Inspect, InspectSpec};
-pub use lookup::{Lookup, NextHop};
+pub use lookup::{Lookup, NextHop, RoutePlace};
 pub use nat::{Nat, NatKey, NatSpec, NatTimeouts};
 pub use program::{Program, ProgramSpec};
 pub use socket::{Socket, SocketSpec};
@@ -120,6 +120,16 @@ macro_rules! functions {
                         })
                     }
                     _ => None,
+                }
+            }
+
+            /// What the update of each of its routes writes; nothing where it has none, or their structure is not DIR-24-8.
+            pub fn route_places(&self) -> Vec<RoutePlace> {
+                match self {
+                    Function::Forward(f) => f.route_places(),
+                    Function::Lookup(f) => f.route_places(),
+                    Function::Chain(chain) => chain.route_places(),
+                    _ => Vec::new(),
                 }
             }
 

@@ -27,6 +27,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
+use probe::RegionId;
+
 use super::NextHop;
 use super::table::{PagedArray, Pages, PlainInteger};
 use crate::FunctionError;
@@ -35,6 +37,19 @@ use crate::FunctionError;
 pub type Dir24_8<E> = Dir24<u32, E>;
 /// The same for IPv6: up to 14 levels, entries of 4 bytes.
 pub type Lpm6 = Dir24<u128, u32>;
+
+/// What the update of a route writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoutePlace {
+    /// The table.
+    pub region: RegionId,
+    /// Where in it.
+    pub offset: u64,
+    /// How much.
+    pub bytes: u32,
+    /// Bytes of an entry.
+    pub entry: u8,
+}
 
 const TBL24_ENTRIES: usize = 1 << 24;
 const GROUP_ENTRIES: usize = 256;
@@ -323,6 +338,23 @@ impl<A: IpAddress, E: FibEntry> Dir24<A, E> {
     /// tbl24 and tbl8 as they lie in memory, tbl8 with groups that no entry leads to.
     pub fn entries(&self) -> (&[E], &[E]) {
         (self.tbl24.as_slice(), self.tbl8.as_slice())
+    }
+
+    /// What the update of each route writes, in the order of [`Dir24::routes`]: its entries of tbl24, which is region `tbl24`, or of
+    /// its group of tbl8, which is the next one. Those that a longer prefix covers are among them, as an update looks at them.
+    pub fn route_places(&self, tbl24: RegionId) -> impl Iterator<Item = RoutePlace> + '_ {
+        let width = u64::from(E::BYTES);
+        self.routes().map(move |(addr, len, _)| {
+            let (mut at, mut entry, mut level) = (Self::tbl24_index(addr), self.first(addr), 0);
+            while usize::from(len) > 24 + 8 * level
+                && let Some((group, next)) = self.step(entry, addr, level + 1)
+            {
+                (at, entry, level) = (group, next, level + 1);
+            }
+            let entries = 1_u64 << (24 + 8 * level).saturating_sub(len.into()).min(24);
+            let region = RegionId(tbl24.0 + u16::from(level > 0));
+            RoutePlace { region, offset: at as u64 * width, bytes: (entries * width) as u32, entry: E::BYTES }
+        })
     }
 
     /// Bytes of tbl24.

@@ -24,7 +24,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{PortId, Ps};
 
-use super::{Dir24, Dir24_8, Dir24Spec, FibEntry, IpAddress, Lpm6, NextHop, Poptrie};
+use super::{Dir24, Dir24_8, Dir24Spec, FibEntry, IpAddress, Lpm6, NextHop, Poptrie, RoutePlace};
 use crate::check::{data_address, mbuf};
 use crate::tape::{Tape, TapeMark};
 use crate::{DropReason, FunctionError, PacketFunction, Verdict};
@@ -243,6 +243,16 @@ fn chain<A: IpAddress, E: FibEntry, P: Probe>(
         (entry, level) = (next, level + 1);
     }
     entry.next_hop()
+}
+
+impl Lookup {
+    /// What the update of each of its routes writes; nothing is known of a poptrie's.
+    pub fn route_places(&self) -> Vec<RoutePlace> {
+        match &*self.fib {
+            Fib::Dir24(v4, v6) => v4.route_places(V4_FIRST).chain(v6.route_places(V6_FIRST)).collect(),
+            Fib::Poptrie(..) => Vec::new(),
+        }
+    }
 }
 
 impl PacketFunction for Lookup {

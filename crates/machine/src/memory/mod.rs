@@ -191,6 +191,8 @@ pub struct MemoryCounters {
     pub snoops: u64,
     /// Lines taken over for writing that were there already.
     pub upgrades: u64,
+    /// Copies that other cores gave up to a core that writes, one of L1 and L2 together.
+    pub invalidations: u64,
     /// Dirty lines that the LLC wrote to DRAM.
     pub writebacks: u64,
 }
@@ -870,6 +872,7 @@ impl Hierarchy {
                 }
             }
             found |= here;
+            self.counters.invalidations += u64::from(here && write && matches!(by, Requester::Core(_)));
             if write || !here {
                 self.directory.remove(line, CoreId(core as u16));
             }

@@ -56,6 +56,9 @@ pub const PACKET_BUFFER: RegionId = RegionId(10);
 /// What other programs on the machine work on.
 pub const NEIGHBOURS: RegionId = RegionId(11);
 
+/// Counters of packet cores that another program reads: lines of each core.
+pub const STATISTICS: RegionId = RegionId(13);
+
 /// Completions of the core's receive queue, where the NIC has a ring of its own for them.
 pub const RX_COMPLETIONS: RegionId = RegionId(12);
 

@@ -183,6 +183,11 @@ impl Scenario {
             if let Err((field, message)) = neighbour.check() {
                 found.add(format!("neighbours[{i}].{field}"), message);
             }
+            if neighbour.routes.is_some() && !self.function.has_dir24() {
+                let message = "this function has no routes in DIR-24-8: allowed with function.kind = \"forward\", or \"lookup\" with \
+                     function.lookup.structure = \"dir24\", alone or in a chain";
+                found.add(format!("neighbours[{i}].routes"), message.into());
+            }
         }
         if let Err((path, message)) = check_classes(self) {
             found.add(path, message);

@@ -294,6 +294,12 @@ impl FunctionSpec {
         self.members().contains(&kind)
     }
 
+    /// Whether one of them looks routes up in DIR-24-8.
+    pub(crate) fn has_dir24(&self) -> bool {
+        let by_lookup = self.has(FunctionKind::Lookup) && self.lookup.structure == Structure::Dir24;
+        self.has(FunctionKind::Forward) || by_lookup
+    }
+
     /// Checks what the functions themselves do not: a path in the scenario and what is wrong there.
     pub(crate) fn check_applications(&self) -> Result<(), (&'static str, String)> {
         let made = [

@@ -26,7 +26,7 @@ pub use functions::{
     TraceSpec, UserPlaneSpec,
 };
 pub use machine::nic::Holders;
-pub use neighbours::NeighbourSpec;
+pub use neighbours::{NeighbourKind, NeighbourSpec};
 pub use overlay::{apply, get_mut, refuse_counted_masks};
 pub use policy::{PolicyKind, PolicySpec};
 pub use presets::{KINDS, MACHINES, Preset, SCENARIOS, ShippedCore, core_of, find, known, nic_intervals};

@@ -2,23 +2,44 @@
 
 use std::ops::Range;
 
-use machine::nic::NEIGHBOURS;
+use machine::nic::{NEIGHBOURS, STATISTICS};
 use probe::{RegionSpec, Sharing};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{LINE_BYTES, Ps, Size, Span};
 
+/// What a program beside the packet functions does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NeighbourKind {
+    /// It works on memory of its own.
+    #[default]
+    Program,
+    /// It reads the counters of packet cores and changes the routes that they look up.
+    Control,
+}
+
+impl NeighbourKind {
+    fn is_program(&self) -> bool {
+        *self == NeighbourKind::Program
+    }
+}
+
 /// A program beside the packet functions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NeighbourSpec {
+    /// What it does.
+    #[serde(default, skip_serializing_if = "NeighbourKind::is_program")]
+    pub kind: NeighbourKind,
     /// A name for people.
     #[serde(default = "control_plane")]
     pub name: String,
     /// Cores that it keeps busy, beside `machine.cores`.
     #[serde(default = "one")]
     pub cores: u32,
-    /// Bytes that each of its cores works on, apart from each other.
+    /// Bytes that each of its cores works on, apart from each other; of kind `program`, which needs it.
+    #[serde(default = "nothing", skip_serializing_if = "is_nothing")]
     pub working_set: Size,
     /// From one reference of a core to its next; 0 for as fast as memory lets it.
     #[serde(default)]
@@ -35,10 +56,32 @@ pub struct NeighbourSpec {
     /// That stretch, as a share of the period.
     #[serde(default = "whole")]
     pub busy: f64,
+    /// From one reading of all packet cores' counters to the next; of kind `control`, which reads none when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub statistics_interval: Option<Span>,
+    /// Lines of counters that each packet core writes once a burst, if `statistics_interval` is given: 1 to 64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub statistics_lines: Option<u32>,
+    /// Routes that are written anew in a second, with what they have; of kind `control`, which changes none when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub routes: Option<f64>,
 }
+
+/// Lines of counters of a packet core: packets and bytes, received, sent and dropped, are 48 bytes.
+const STATISTICS_LINES: u32 = 1;
+/// Route changes in a second, at most: a core needs a line's transfer for each.
+const MOST_ROUTES: f64 = 1e8;
 
 fn control_plane() -> String {
     "control plane".into()
+}
+
+fn nothing() -> Size {
+    Size::from_bytes(0)
+}
+
+fn is_nothing(size: &Size) -> bool {
+    size.bytes() == 0
 }
 
 fn one() -> u32 {
@@ -62,6 +105,74 @@ impl NeighbourSpec {
     pub(crate) fn check(&self) -> Result<(), (&'static str, String)> {
         if !(1..=64).contains(&self.cores) {
             return Err(("cores", format!("{}: allowed are 1 to 64", self.cores)));
+        }
+        match self.kind {
+            NeighbourKind::Control => self.check_control(),
+            NeighbourKind::Program => self.check_program(),
+        }
+    }
+
+    /// The lines of counters that each packet core writes for it; none for who reads none.
+    pub(crate) fn counters(&self) -> Option<u32> {
+        self.statistics_interval.map(|_| self.statistics_lines.unwrap_or(STATISTICS_LINES))
+    }
+
+    /// Checks what is of kind `control`.
+    fn check_control(&self) -> Result<(), (&'static str, String)> {
+        let own = |field, came: String| Err((field, format!("{came}: allowed is none of it with kind = \"control\"")));
+        if self.working_set.bytes() > 0 {
+            return own("working_set", self.working_set.to_string());
+        }
+        for (field, span) in [("every", self.every), ("period", self.period)] {
+            if span.ps() > Ps::ZERO {
+                return own(field, span.to_string());
+            }
+        }
+        for (field, share, usual) in
+            [("stores", self.stores, fifth()), ("chained", self.chained, half()), ("busy", self.busy, whole())]
+        {
+            if share != usual {
+                return own(field, share.to_string());
+            }
+        }
+        if self.cores != 1 {
+            return Err(("cores", format!("{}: allowed is 1 with kind = \"control\", a thread", self.cores)));
+        }
+        if self.statistics_interval.is_none() && self.routes.is_none() {
+            let message = "control: with neither statistics_interval nor routes: allowed is one of them, or both";
+            return Err(("kind", message.into()));
+        }
+        if let Some(span) = self
+            .statistics_interval
+            .filter(|s| !(Ps::from_ns(1_000)..=Ps::from_ns(1_000_000_000_000)).contains(&s.ps()))
+        {
+            return Err(("statistics_interval", format!("{span}: allowed are 1 us to 1000 s")));
+        }
+        match self.statistics_lines {
+            Some(lines) if self.statistics_interval.is_none() => {
+                return Err(("statistics_lines", format!("{lines}: allowed with statistics_interval")));
+            }
+            Some(lines) if !(1..=64).contains(&lines) => {
+                return Err(("statistics_lines", format!("{lines}: allowed are 1 to 64")));
+            }
+            _ => {}
+        }
+        if let Some(routes) = self.routes.filter(|routes| !(*routes > 0.0 && *routes <= MOST_ROUTES)) {
+            return Err(("routes", format!("{routes}: allowed are more than 0, up to {MOST_ROUTES} a second")));
+        }
+        Ok(())
+    }
+
+    /// Checks what is of kind `program`.
+    fn check_program(&self) -> Result<(), (&'static str, String)> {
+        for (field, given) in [
+            ("statistics_interval", self.statistics_interval.is_some()),
+            ("statistics_lines", self.statistics_lines.is_some()),
+            ("routes", self.routes.is_some()),
+        ] {
+            if given {
+                return Err((field, "with kind = \"program\": allowed with kind = \"control\"".into()));
+            }
         }
         if !(4096..=1 << 34).contains(&self.working_set.bytes()) {
             return Err(("working_set", format!("{}: allowed are 4 KiB to 16 GiB", self.working_set)));
@@ -92,6 +203,18 @@ pub fn cores(neighbours: &[NeighbourSpec]) -> u32 {
 pub fn region(neighbours: &[NeighbourSpec]) -> Option<RegionSpec> {
     let bytes = neighbours.iter().map(|n| u64::from(n.cores) * lines(n) * LINE_BYTES).sum();
     (bytes > 0).then(|| RegionSpec { id: NEIGHBOURS, name: "neighbours".into(), bytes, sharing: Sharing::Shared })
+}
+
+/// Counters of `cores` packet cores that they read, a stretch of lines a core.
+pub(crate) fn statistics(neighbours: &[NeighbourSpec], cores: u32) -> Option<RegionSpec> {
+    let lines = statistics_lines(neighbours)?;
+    let bytes = u64::from(cores) * u64::from(lines) * LINE_BYTES;
+    Some(RegionSpec { id: STATISTICS, name: "statistics".into(), bytes, sharing: Sharing::Shared })
+}
+
+/// Lines of counters that each packet core writes: as many as the one who reads most wants.
+pub(crate) fn statistics_lines(neighbours: &[NeighbourSpec]) -> Option<u32> {
+    neighbours.iter().filter_map(NeighbourSpec::counters).max()
 }
 
 /// The lines of each in that memory, from its first on.

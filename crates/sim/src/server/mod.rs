@@ -11,6 +11,7 @@
 //! Sojourn is from the last bit in to the first bit out (RFC 1242, store-and-forward devices).
 
 pub(crate) mod clos;
+pub mod control_plane;
 mod functional;
 mod intake;
 pub mod neighbours;
@@ -46,6 +47,7 @@ use units::{Addr, Clos, CoreId, LINE_BYTES, Line, PacketId, PortId, Ps, Rate, Sp
 use crate::scenario::clos::{RX_CLASS, WORK_CLASS, of_core};
 use crate::scenario::neighbours as others;
 use crate::scenario::{Scenario, ScenarioError};
+use crate::server::control_plane::{ControlTables, count_burst};
 use crate::server::functional::{CoarseClock, Device};
 use crate::server::intake::Intake;
 use crate::server::neighbours::{Neighbour, NeighbourCounters};
@@ -269,6 +271,8 @@ pub struct Server {
     lines: Vec<Line>,
     locks: Locks,
     neighbours: Vec<Neighbour>,
+    /// Lines of counters that each packet core writes a burst, where somebody reads them.
+    statistics: Option<u32>,
     coarse: CoarseClock,
     /// Packets that were offered and have not ended.
     inside: u64,
@@ -321,6 +325,7 @@ state::state!(Server {
         verdicts,
         freed,
         handed,
+        statistics,
         lines,
         core_spec,
         driver,
@@ -612,6 +617,7 @@ fn placed(
         sharing: Sharing::Shared,
     }));
     regions.extend(others::region(&scenario.neighbours));
+    regions.extend(others::statistics(&scenario.neighbours, m.cores));
     let layout = ServerLayout::new(
         m.cores,
         (scenario.mempool.size, scenario.mempool.stride()),
@@ -628,6 +634,21 @@ fn placed(
     owners::tell(&mut memory, scenario, &layout, &regions[..tables], seed)?;
     memory.hold_tails(nic.cache_cells, scenario.receiving_cores(), "nic.cache_cells")?;
     Ok((memory, layout))
+}
+
+/// What control planes work on.
+fn control_tables(scenario: &Scenario, function: &Function) -> Result<ControlTables, ScenarioError> {
+    let stride = others::statistics_lines(&scenario.neighbours).unwrap_or(0);
+    let writes = scenario.neighbours.iter().position(|neighbour| neighbour.routes.is_some());
+    let routes = if writes.is_some() { function.route_places() } else { Vec::new() };
+    match writes.filter(|_| routes.is_empty()) {
+        Some(i) => Err(ScenarioError::Value {
+            origin: "scenario".into(),
+            path: format!("neighbours[{i}].routes"),
+            message: "the table has no route: allowed with at least one (function.forward.table or prefixes)".into(),
+        }),
+        None => Ok(ControlTables { routes: routes.into(), cores: scenario.machine.cores, stride }),
+    }
 }
 
 impl ServerCore {
@@ -704,6 +725,7 @@ impl Server {
         let poll = Ps(m.core.period().0 * u64::from(m.core.poll_cycles));
         let scattered = Scattered::of(scenario, &layout, seed)?.map(Box::new);
         let cores = ServerCore::of_all(scenario, &mut pool, poll, seed)?;
+        let tables = control_tables(scenario, &function)?;
         let mut server = Server {
             engine: Engine::new(),
             source,
@@ -763,7 +785,8 @@ impl Server {
             lines: Vec::new(),
             locks: Locks::default(),
             coarse: CoarseClock::new(m.cores as usize, others::cores(&scenario.neighbours) as usize),
-            neighbours: Neighbour::of_all(&scenario.neighbours, &m.clos, &m.core, m.cores, |i| {
+            statistics: others::statistics_lines(&scenario.neighbours),
+            neighbours: Neighbour::of_all(&scenario.neighbours, &m.clos, &m.core, &tables, |i| {
                 seed.stream(&format!("neighbours.{i}"))
             })?,
             inside: 0,
@@ -1216,6 +1239,9 @@ impl Server {
         }
         if let Some(parts) = self.instruction_parts {
             script.scale(parts);
+        }
+        if let Some(lines) = self.statistics.filter(|_| !worker.packets.is_empty()) {
+            count_burst(i, lines, script);
         }
         worker.counters.packets += worker.packets.len() as u64;
         worker.counters.bursts += 1;

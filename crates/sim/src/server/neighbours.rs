@@ -3,12 +3,15 @@
 //! or in turns. It shares LLC, DRAM and what lies between with packet cores, in class of service 0 ("everyone else") unless
 //! `machine.clos` says otherwise.
 //!
-//! Left out: what the program computes, shared data with packet cores, and moves from core to core. Working sets of real
+//! One of kind `control` reads packet cores' counters and writes their tables: [`super::control_plane`].
+//!
+//! Left out: what the program computes, shared data with packet cores but for that, and moves from core to core. Working sets of real
 //! control planes are not published; 5GC2ache, section 3.1, measures their LLC occupancy below 500 KB.
 
-use crate::scenario::NeighbourSpec;
+use super::control_plane::{ControlAgenda, ControlCounters, ControlPlane, ControlTables};
 use crate::scenario::clos::{ClosSpecs, of_neighbour};
 use crate::scenario::neighbours::lines;
+use crate::scenario::{NeighbourKind, NeighbourSpec};
 use machine::cores::{Core, CoreSpec, CoreStep};
 use machine::memory::{Hierarchy, LevelCounters, MemoryCounters, SnoopCounters};
 use machine::nic::{NEIGHBOURS, ServerLayout};
@@ -42,6 +45,8 @@ pub struct NeighbourCounters {
     pub references: u64,
     /// Its lookups in the LLC.
     pub llc: LevelCounters,
+    /// Of a control plane.
+    pub control: ControlCounters,
 }
 
 /// A core of a neighbour.
@@ -63,17 +68,23 @@ pub(crate) struct Neighbour {
     took: Option<Ps>,
     random: Pcg64,
     counters: NeighbourCounters,
+    /// Of a control plane: what it is to do.
+    agenda: ControlAgenda,
+    /// See `agenda`; none of other programs.
+    control: Option<Box<ControlPlane>>,
+    /// References of the stint that is under way.
+    references: u64,
 }
 
 state::state!(Neighbour {
-    values: [started, waits, under_way, in_detail, took, random, counters],
+    values: [started, waits, under_way, in_detail, took, random, counters, agenda, references],
     arrays: [],
     parts: [core],
-    built: [spec, of, first_line],
+    built: [spec, of, first_line, control],
 });
 
 impl Neighbour {
-    /// One for each core that `neighbours` take, with numbers from `first` on. `random` gives a stream a core.
+    /// One for each core that `neighbours` take, with numbers behind those of packet cores; control planes work on `tables`. `random` gives a stream a core.
     ///
     /// # Errors
     /// A core that cannot be.
@@ -81,7 +92,7 @@ impl Neighbour {
         neighbours: &[NeighbourSpec],
         classes: &ClosSpecs,
         core: &CoreSpec,
-        first: u32,
+        tables: &ControlTables,
         mut random: impl FnMut(u32) -> Pcg64,
     ) -> Result<Vec<Neighbour>, MachineError> {
         let mut all = Vec::new();
@@ -89,7 +100,7 @@ impl Neighbour {
         for (of, spec) in neighbours.iter().enumerate() {
             for _ in 0..spec.cores {
                 let number = all.len() as u32;
-                let id = CoreId((first + number) as u16);
+                let id = CoreId((tables.cores + number) as u16);
                 let mut core = Core::new(core, id, "machine.core")?;
                 core.set_clos(of_neighbour(classes, spec));
                 all.push(Neighbour {
@@ -104,6 +115,9 @@ impl Neighbour {
                     took: None,
                     random: random(number),
                     counters: NeighbourCounters::default(),
+                    agenda: ControlAgenda::default(),
+                    control: (spec.kind == NeighbourKind::Control).then(|| Box::new(ControlPlane::new(spec, tables))),
+                    references: 0,
                 });
                 first_line += lines(spec);
             }
@@ -123,6 +137,11 @@ impl Neighbour {
 
     /// When it begins: neighbours are not in step.
     pub(crate) fn begin(&mut self) -> Ps {
+        if let Some(control) = &self.control {
+            (self.agenda, self.started) = control.begin(&mut self.random);
+            self.record();
+            return self.started;
+        }
         self.started = Ps(self.random.random_range(0..self.stint().0.max(self.spec.period.ps().0).max(1)));
         self.record();
         self.started
@@ -170,6 +189,10 @@ impl Neighbour {
         memory.set_snoop_counters(snooped);
         self.counters.llc.hits += did.llc.hits - before.llc.hits;
         self.counters.llc.misses += did.llc.misses - before.llc.misses;
+        if self.control.is_some() {
+            self.counters.control.invalidated += did.invalidations - before.invalidations;
+            self.counters.control.taken += did.snoops - before.snoops;
+        }
     }
 
     /// What it is at goes on with a memory that answers at once.
@@ -199,7 +222,12 @@ impl Neighbour {
 
     /// A stint has ended at `at`: when the next one begins.
     fn rest(&mut self, at: Ps) -> Ps {
-        self.counters.references += STINT;
+        self.counters.references += self.references;
+        if let Some(control) = &self.control {
+            self.started = control.done(&mut self.agenda, at, &mut self.random, &mut self.counters.control);
+            self.record();
+            return self.started;
+        }
         let mut next = at.max(self.started + self.stint());
         let period = self.spec.period.ps().0;
         if period > 0 {
@@ -218,6 +246,12 @@ impl Neighbour {
         let lines = lines(&self.spec);
         let script = self.core.script();
         script.clear();
+        if let Some(control) = &self.control {
+            self.references = control.record(&mut self.agenda, &mut self.random, script);
+            self.core.start([], self.started);
+            return;
+        }
+        self.references = STINT;
         for _ in 0..STINT {
             let line = self.first_line + self.random.random_range(0..lines);
             let load = Ref::load(NEIGHBOURS, line * LINE_BYTES, 8, SITE);

@@ -82,6 +82,7 @@ fn lines(
         };
         let whose = neighbours::lines_of_all(&scenario.neighbours);
         let theirs = scenario.neighbours.iter().zip(whose).filter(|(n, _)| name == ALL_NEIGHBOURS || n.name == name);
+        let theirs = theirs.filter(|(_, lines)| !lines.is_empty());
         let theirs: Vec<_> = theirs.map(|(_, lines)| from(lines)).collect();
         if theirs.is_empty() { tables.iter().filter(|r| r.name == name).map(of_region).collect() } else { join(theirs) }
     };

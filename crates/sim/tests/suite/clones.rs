@@ -40,6 +40,10 @@ const CASES: &[(&str, &[&str])] = &[
         "forwarding",
         &["traffic.phases=[{ time = \"5 us\", rate = 3.0 }, { time = \"20 us\", rate = 1.0, sizes = \"imix\" }]"],
     ),
+    (
+        "forwarding",
+        &["neighbours=[{ kind = \"control\", statistics_interval = \"2 us\", routes = 2e6 }]", "traffic.load=0.4"],
+    ),
     ("upf", &["function.upf.load.ues=60", "function.upf.load.pdrs=4", "function.upf.processing.flow_table=64"]),
     ("router-chain", &["function.inspect.depth=64", "traffic.load=0.3"]),
     ("nat", &["function.nat.sessions=256", "traffic.load=0.6"]),

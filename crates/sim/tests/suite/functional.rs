@@ -131,6 +131,10 @@ const CASES: &[(&str, &[&str])] = &[
     ("vhost", &["function.copy.buffers=7", "function.copy.reads=100", "traffic.load=0.2"]),
     ("forwarding", &["pipeline.rx_cores=1", "pipeline.queue=64", "traffic.load=0.5"]),
     ("forwarding", &["machine.dram.controller={}", "machine.dram.standard=ddr4-2400u", "traffic.load=0.5"]),
+    (
+        "forwarding",
+        &["traffic.load=0.3", "neighbours=[{ kind = \"control\", statistics_interval = \"5 us\", routes = 1e6 }]"],
+    ),
     ("forwarding", &["traffic.load=0.5", "neighbours=[{ working_set = \"4 MiB\", every = \"20 ns\", chained = 0.5 }]"]),
 ];
 

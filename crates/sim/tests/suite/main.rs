@@ -3,6 +3,7 @@
 mod applications;
 mod clones;
 mod coherence;
+mod control_plane;
 mod functional;
 mod iommu;
 mod nics;

@@ -22,8 +22,9 @@ use super::packets::{self, Times};
 use crate::answer::rates::{dram_bandwidth, energy_model};
 use crate::run::simulate::Measured;
 use crate::scenario::clos::{ClosSpec, number};
-use crate::scenario::{NeighbourSpec, Scenario};
+use crate::scenario::{NeighbourKind, NeighbourSpec, Scenario};
 use crate::server::CoreCounters;
+use crate::server::control_plane::ControlCounters;
 use crate::server::neighbours::NeighbourCounters;
 use crate::server::owners::ApplicationFound;
 
@@ -682,6 +683,30 @@ impl FlowTableSummary {
     }
 }
 
+/// What a control plane did.
+#[derive(Serialize, JsonSchema)]
+pub struct ControlSummary {
+    /// Readings of all packet cores' counters.
+    readings: u64,
+    /// Routes written.
+    updates: u64,
+    /// Routes written a second.
+    updates_per_s: f64,
+    /// Lines of tables written.
+    lines: u64,
+    /// Copies that other cores gave up for that.
+    invalidated: u64,
+    /// Lines that it took from another core's private caches.
+    taken: u64,
+}
+
+impl ControlSummary {
+    fn of(did: &ControlCounters, seconds: f64) -> ControlSummary {
+        let ControlCounters { readings, updates, lines, invalidated, taken } = *did;
+        ControlSummary { readings, updates, updates_per_s: updates as f64 / seconds, lines, invalidated, taken }
+    }
+}
+
 /// What another program on the machine did.
 #[derive(Serialize, JsonSchema)]
 pub struct NeighbourSummary {
@@ -698,6 +723,8 @@ pub struct NeighbourSummary {
     /// Misses over lookups.
     #[schemars(with = "Option<f64>")]
     llc_miss_rate: f64,
+    /// What it did as a control plane; null of other programs.
+    control: Option<ControlSummary>,
 }
 
 pub(super) fn neighbours(scenario: &Scenario, measured: &Measured) -> Vec<NeighbourSummary> {
@@ -709,6 +736,7 @@ pub(super) fn neighbours(scenario: &Scenario, measured: &Measured) -> Vec<Neighb
         references_per_s: did.references as f64 / seconds,
         llc_lookups: did.llc.lookups(),
         llc_miss_rate: miss_rate(&did.llc),
+        control: (spec.kind == NeighbourKind::Control).then(|| ControlSummary::of(&did.control, seconds)),
     };
     scenario.neighbours.iter().zip(&measured.counts.neighbours).map(one).collect()
 }
