@@ -186,7 +186,7 @@ def sensitivity(
             wanted.append(judge({**short, each.path: changed}))
         except InputError as error:
             said = str(error).splitlines()[0].removeprefix(f"{each.path} = {changed}: ")
-            effects.append(Effect(each, changed, why=f"{changed}: {said}"))
+            effects.append(Effect(each, changed, why=f"not changed, {changed} is refused: {said}"))
         else:
             varied.append((each, changed))
     finished = _wirespeed.run(wanted, threads=threads, same_packets=True, progress=progress)

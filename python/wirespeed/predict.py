@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
 import time
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
+from rich.console import RenderableType
 from rich.table import Table
+from rich.text import Text
 
-from wirespeed import _wirespeed, printed
+from wirespeed import _wirespeed, printed, units
 from wirespeed import quantities as q
 from wirespeed.errors import InputError
 
@@ -37,13 +41,38 @@ def predict(scenario: _wirespeed.Scenario, loads: Sequence[float] = ()) -> dict[
     profiled = time.perf_counter()
     answers = [profile.predict(load) for load in (None, *loads)]
     solved = time.perf_counter()
-    found, *others = (json.loads(answer) for answer in answers)
+    ceiling = _nic_mpps(scenario.resolved)
+    found, *others = (_within(json.loads(answer), ceiling) for answer in answers)
     found["loads"] = [{"load": load, **other} for load, other in zip(loads, others, strict=True)]
     found["profile_ms"] = (profiled - begun) * 1e3
     found["solve_ms"] = (solved - profiled) * 1e3 / len(answers)
     found["wall_ms"] = (time.perf_counter() - begun) * 1e3
     found["stated_error_pct"] = dict(STATED_ERROR)
     return dict(found)
+
+
+def _nic_mpps(resolved: str) -> float:
+    """What the NIC takes at most by its own rate and that of its queues, in packets a microsecond."""
+    settings = tomllib.loads(resolved)
+    nic = settings["nic"]
+    cores = (settings.get("pipeline") or {}).get("rx_cores", settings["machine"]["cores"])
+    queues = cores * nic.get("queues_per_core", 1)
+    ceiling = math.inf
+    for name, times in (("packet_interval", 1), ("queue_interval", queues)):
+        interval = units.parse(nic.get(name, ""))
+        if interval is not None and interval.value > 0:
+            ceiling = min(ceiling, 1e-6 * times / interval.value)
+    return ceiling
+
+
+def _within(found: dict[str, Any], ceiling: float) -> dict[str, Any]:
+    """An answer of closed forms, which leave out how fast the NIC takes packets, within that."""
+    found["nic_mpps"] = None if ceiling == math.inf else ceiling
+    if found["capacity_mpps"] is not None and found["capacity_mpps"] > ceiling:
+        found["capacity_mpps"] = ceiling
+    if found["offered_mpps"] > ceiling:
+        found |= {"carried_mpps": ceiling, "sojourn_ns": None, "waiting_ns": None, "bound": _NIC}
+    return found
 
 
 def errors(found: dict[str, Any], summary: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -84,15 +113,17 @@ def sentence(found: Mapping[str, Any]) -> str:
     return f"Carries {part} of {q.mpps(offered)} offered and could carry {q.mpps(capacity)}; {stays}."
 
 
-def table(found: dict[str, Any], compared: list[dict[str, Any]] | None = None) -> list[Table]:
+def table(found: dict[str, Any], compared: list[dict[str, Any]] | None = None) -> list[RenderableType]:
     """The prediction for people, and beside the simulation where there was one."""
     shown = printed.table("", ">")
     for name, label, text in _ROWS:
+        if name == "nic_mpps" and found[name] is None:
+            continue
         shown.add_row(label, f"none ({found['bound']} full)" if found[name] is None else text(found[name]))
     shown.add_row("bound by", str(found["bound"]))
-    for words in found["left_out"]:
-        shown.add_row("left out", words)
-    out = [shown]
+    out: list[RenderableType] = [shown]
+    if found["left_out"]:
+        out.append(Text("\n".join(f" left out: {words}" for words in found["left_out"]), "dim"))
     if found["loads"]:
         out.append(_loads(found["loads"]))
     if compared is not None:
@@ -118,11 +149,13 @@ def _loads(answers: list[dict[str, Any]]) -> Table:
 
 
 _ALL: Final = 0.999
+_NIC: Final = "NIC"
 _ROWS: Final[tuple[tuple[str, str, Callable[[float], str]], ...]] = (
     ("offered_mpps", "offered", q.mpps),
     ("carried_mpps", "carried", q.mpps),
     ("rejected_mpps", "rejected by the function", q.mpps),
     ("capacity_mpps", "capacity", q.mpps),
+    ("nic_mpps", "the NIC takes at most", q.mpps),
     ("utilisation", "utilisation of a core", q.share),
     ("busiest_core_share", "share of the busiest core", q.share),
     ("service_ns", "service of a packet", q.duration),

@@ -103,3 +103,17 @@ def test_a_tuning_shows_what_each_knob_brings_and_no_chart_of_one_loss():
     assert tuning_page.chart(document) is None
     points[0]["loss"] = 0.5
     assert "<svg" in (tuning_page.chart(document) or "")
+
+
+def test_a_prediction_says_that_the_nic_takes_no_more():
+    paced = ["--set", "nic.packet_interval=50 ns", "--set", "traffic.packet_rate=30 Mpps"]
+    printed = run("predict", "forwarding-64b", *SMALL, *paced).stdout
+    assert printed.startswith("Carries 20.0 Mpps of 30.0 Mpps offered and could carry 20.0 Mpps; queues grow")
+    assert re.search(r"bound by +NIC\n", printed)
+    assert " left out: nic.packet_interval" in printed
+    # Two queues on each of four cores.
+    queues = ["--set", "nic.queue_interval=400 ns", "--set", "nic.queues_per_core=2", "--set", "machine.cores=4"]
+    assert (
+        "the NIC takes at most                              20.0 Mpps"
+        in run("predict", "forwarding-64b", *SMALL, *queues).stdout
+    )

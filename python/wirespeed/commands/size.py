@@ -152,7 +152,8 @@ def answer(given: Options) -> int:
         for label, command in text.commands(found.document):
             emit(f"\n{label}\n  {command}")  # in one piece, to be copied
     if given.program is not None:
-        emit(f"\n{operators.emit(found.scenario, given.program)}".rstrip("\n"))
+        warning = "" if found.met else "# DOES NOT MEET THE TARGET: the nearest that was tried.\n"
+        emit(f"\n{warning}{operators.emit(found.scenario, given.program)}".rstrip("\n"))
     if written and not given.quiet:
         say(f"wrote {', '.join(file.name for file in written)} to {given.out}")
     return 0 if found.met else EXIT_UNMET

@@ -8,6 +8,7 @@ cores does it, what brings most is kept, and cores are searched again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -83,7 +84,7 @@ class Search:
         if answer is None and now.meets and is_allowed:
             answer = now
         if answer is None:
-            return Found(now, None, min(self._tried(), key=self._distance))
+            return Found(now, None, min(self._tried(), key=self._nearness))
         return Found(now, answer, answer, self._least_ring(answer.machine))
 
     def _tried(self) -> list[Trial]:
@@ -93,6 +94,11 @@ class Search:
 
     def _distance(self, trial: Trial) -> tuple[float, tuple[int, ...]]:
         return trial.lacks(self._aim), cost(trial.machine, self._space.now)
+
+    def _nearness(self, trial: Trial) -> tuple[int, tuple[int, ...]]:
+        """Of machines that lack as much, to a hundredth, the cheapest is nearest: what brings nothing is no advice."""
+        lacks = trial.lacks(self._aim)
+        return 10**6 if lacks == math.inf else math.ceil(100 * lacks), cost(trial.machine, self._space.now)
 
     def _with(self, machine: Machine, **more: int) -> dict[str, int]:
         return self._trials.fitted({**machine, **more}) if more else dict(machine)

@@ -166,6 +166,8 @@ def _margin(trials: Trials, best: Trial, mpps: float, at_line: Mapping[str, Any]
     high = None if error is None else error["high"]
     # A prediction that may be so much too high is met by the server if it is still enough divided by it.
     wanted = None if high is None else mpps * (1.0 + max(high, 0.0))
+    # More cores bring more where it is cores that limit what is carried at line rate.
+    by_cores = (line.get("verdict") or {}).get("limit") == "core"
     return {
         "saturated_mpps": carried,
         "lossless_at_line": lossless,
@@ -175,7 +177,7 @@ def _margin(trials: Trials, best: Trial, mpps: float, at_line: Mapping[str, Any]
         "error_high": high,
         "beyond_model_error": None if wanted is None else capacity >= wanted,
         "cores_beyond_error": None
-        if wanted is None or not best.meets
+        if wanted is None or not best.meets or not by_cores
         else max(math.ceil(best.machine["cores"] * wanted / capacity), best.machine["cores"]),
     }
 
@@ -189,7 +191,8 @@ def _short(found: Found, room: Space, mpps: float) -> dict[str, Any]:
     if best.cause == "rate" and limit in ("core", "other", None):
         grow = [name for name in ("receivers", "cores") if name in last]
     elif best.cause == "rate" and limit == "nic":
-        grow = [name for name in ("queues", "receivers") if name in room.now]
+        # Where more of its queues were tried, it is the NIC as a whole.
+        grow = [name for name in ("queues", "receivers") if name in room.now and len(room.values[name]) == 1]
     elif best.cause in ("loss", "stalls"):
         grow = [name for name in ("rings", "queues", "cores") if name in last]
     elif best.cause == "p99":

@@ -91,7 +91,9 @@ def tried(document: Mapping[str, Any], most: int | None = None) -> tuple[list[st
         kept = [document["nearest"]["machine"], document["now"]["machine"]]
         kept += [each["machine"] for each in by_rate][: most - 2]
         shown = [each for each in shown if each["machine"] in kept]
-    return ["cores", "also changed", "carried, Mpps", "loss", "p99", "target"], [_row(each) for each in shown]
+    return ["cores", "also changed", "carried, Mpps", "loss", "p99", "target"], [
+        _row(each, document["target"]["loss"]) for each in shown
+    ]
 
 
 def commands(document: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -130,12 +132,12 @@ def label(trial: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {q.count(trial['machine'][name])}" for name in shown)
 
 
-def _row(trial: Mapping[str, Any]) -> list[str]:
+def _row(trial: Mapping[str, Any], allowed: float) -> list[str]:
     wide = trial["carried_half_width"]
     carried = q.digits(trial["carried_mpps"], 4) + ("" if not wide else f" ± {q.digits(wide, 2)}")
     lost = f"< {q.probability(_bound(trial))}" if not trial["lost"] else q.probability(trial["loss"])
     p99 = q.interval(trial["p99_ns"], _wide(trial))
-    return [str(trial["machine"]["cores"]), label(trial), carried, lost, p99, _outcome(trial)]
+    return [str(trial["machine"]["cores"]), label(trial), carried, lost, p99, _outcome(trial, allowed)]
 
 
 def _wide(trial: Mapping[str, Any]) -> float | None:
@@ -144,9 +146,12 @@ def _wide(trial: Mapping[str, Any]) -> float | None:
     return None if None in ends else max(abs(end - trial["p99_ns"]) for end in ends)
 
 
-def _outcome(trial: Mapping[str, Any]) -> str:
+def _outcome(trial: Mapping[str, Any], allowed: float) -> str:
     if trial["outcome"] == "open":
         return "not tried to the end"
+    if trial["cause"] == "rate" and trial["loss"] <= allowed and trial["lost"]:
+        # So few were lost that it may be within what is allowed, and so many that it may not.
+        return "loss not shown"
     return "meets" if trial["outcome"] == "meets" else f"misses {_SHORT.get(trial['cause'], trial['cause'])}"
 
 
@@ -197,7 +202,7 @@ def _beside_the_model(document: Mapping[str, Any]) -> str | None:
     if margin["beyond_model_error"]:
         return f"That is beyond the model's error of {range_} on servers that share parts with this one."
     cores = margin["cores_beyond_error"]
-    has_less = document["nearest"]["machine"]["cores"] < cores
+    has_less = cores is not None and document["nearest"]["machine"]["cores"] < cores
     more = f"; with {cores} cores, by the same share a core, it would be" if has_less else ""
     return f"That is not beyond the model's error of {range_} on servers that share parts with this one{more}."
 
