@@ -275,8 +275,8 @@ impl Dram {
         let error = |field: &str, came: String, allowed: &str, remedy: &str| {
             Err(MachineError::new(format!("{path}.{field}"), came, allowed, remedy.into()))
         };
-        if !(1..=64).contains(&spec.channels) {
-            return error("channels", spec.channels.to_string(), "1 to 64", "give the socket's channel count");
+        if !(1..=256).contains(&spec.channels) {
+            return error("channels", spec.channels.to_string(), "1 to 256", "give the socket's channel count");
         }
         if !spec.banks.is_power_of_two() || spec.banks > 1024 {
             return error(

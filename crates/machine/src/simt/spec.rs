@@ -112,7 +112,7 @@ impl SimtSpec {
             let (field, allowed) = (format!("gpu.{field}"), format!("{low} to {high}"));
             Err(MachineError::new(field, value.to_string(), &allowed, remedy.into()))
         };
-        within("cores", self.cores, 1, 256, "the paper has 8, 17 and 28")?;
+        within("cores", self.cores, 1, 1024, "the paper has 8, 17 and 28; 132 SMs of four schedulers are 528")?;
         within("mcw", self.mcw, 1, 64, "the paper has 8, 16, 24 and 32")?;
         within("pipeline", self.pipeline, 1, 63, "ISPASS 2009 has 24")?;
         within("interconnect", self.interconnect, 0, 10_000, "clocks one way")?;

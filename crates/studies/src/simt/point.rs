@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use ::traffic::{ArrivalSpec, Blueprint, Load, SourceSpec};
 use engine::Seed;
+use machine::simt::lane::SECTOR_BYTES;
 use machine::simt::outcome::SimtError;
 use machine::simt::{
     BatchSpec, DelayPart, HermesSpec, MemberShare, PacketArrival, SimtOutcome, SimtSpec, batch, hermes,
@@ -219,6 +220,7 @@ impl SimtPoint {
         let cores = f64::from(self.gpu.cores);
         let share = |part: f64, of: f64| if of > 0.0 { part / of } else { 0.0 };
         let busy = outcome.busy_clocks as f64;
+        let l2_sectors = outcome.memory.sectors - outcome.memory.l1_hits;
         let dram_time = busy * ns;
         let mut columns: Columns = vec![
             ("offered_gbps", share(all, offered_span)),
@@ -242,6 +244,8 @@ impl SimtPoint {
             ("most_uncommitted", f64::from(outcome.most_uncommitted)),
             ("l2_hit_rate", share(outcome.memory.l2_hits as f64, outcome.memory.l2_loads as f64)),
             ("sectors_per_warp", share(outcome.memory.sectors as f64, outcome.accepted.len() as f64 / 32.0)),
+            ("l2_sectors_per_warp", share(l2_sectors as f64, outcome.accepted.len() as f64 / 32.0)),
+            ("table_bytes", f64::from(workload.table_sectors) * SECTOR_BYTES as f64),
             ("dram_utilization", share(outcome.dram.bus_busy.as_ns() / dram_channels(&self.gpu), dram_time)),
         ];
         columns.extend(
