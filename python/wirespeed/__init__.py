@@ -13,6 +13,7 @@ from wirespeed.accuracy import accuracy
 from wirespeed.advise import advise
 from wirespeed.api import compare, inspect, inspect_table, resolve, run, schema, sensitivity
 from wirespeed.errors import InputError
+from wirespeed.gpu import gpu
 from wirespeed.result import Comparison, Result, read
 from wirespeed.size import size
 from wirespeed.summary_types import Summary
@@ -32,6 +33,7 @@ __all__ = [
     "accuracy",
     "advise",
     "compare",
+    "gpu",
     "inspect",
     "inspect_table",
     "memory",

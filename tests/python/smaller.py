@@ -62,6 +62,9 @@ def smaller(words: list[str]) -> list[str]:
             return [*words, *packets, "--set", "requests=5000"]
         case ["microengines", *_]:
             return [*words, *(x for x in FEW if x not in words)]
+        case ["gpu", *_]:
+            few = ["workload.packets=256", "workload.routes.prefixes=5000", "workload.strings.count=64"]
+            return setting([*words, "--packets", "2048"], few)
         case ["tune", *_] if "--target" in words:
             # Each point is simulated, too, where there is a machine: of knobs two, with two values each.
             two = ["--knob", "nic.rx_descriptors=256,1024", "--knob", "nic.burst=32,64"]
