@@ -13,6 +13,7 @@ import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from wirespeed import _wirespeed, units
@@ -35,6 +36,7 @@ _PARTS: Final = (
 _CHOSEN: Final = frozenset({"machine.cores", "nic.ports", "nic.rate", "nic.burst", "mempool.size", "mempool.cache"})
 """What a user of a machine chooses: nothing that a machine is."""
 _DEFAULT_DRIVER: Final = tuple(f"nic.driver.{what}_instructions" for what in ("rx", "post", "tx", "free", "call"))
+_STAGES: Final = "function.program.stages"
 _OF_THE_DEFAULT: Final = "of the order of the scalar path of i40e in DPDK 22.11; no driver is named"
 _LINE: Final = re.compile(r"(?P<key>[\w.-]+)\s*=\s*(?P<value>\"[^\"]*\"|[^#\"]*?)\s*#\s*(?P<says>.*)")
 _NUMBER: Final = re.compile(r"(?P<number>[\d._]+)(?P<unit>.*)")
@@ -63,6 +65,17 @@ class Assumed:
         if found is None or units.parse(self.value) is None:
             return None
         return f"{float(found['number'].replace('_', '')) * (1 + share):.6g}{found['unit']}"
+
+    def moved(self, changed: str | float) -> float:
+        """By what share `changed` is more.
+
+        >>> Assumed("a", 8, "", "").moved(10), Assumed("b", "250 ns", "", "").moved("300 ns")
+        (0.25, 0.2)
+        """
+        if isinstance(self.value, str):
+            before, after = (_NUMBER.fullmatch(str(each)) for each in (self.value, changed))
+            return float(after["number"]) / float(before["number"].replace("_", "")) - 1 if before and after else 0.0
+        return float(changed) / self.value - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +157,9 @@ def numbers(resolved: str) -> list[Assumed]:
     holds = tomllib.loads(resolved)
     found: dict[str, Assumed] = {}
     for part, text in _texts(holds):
+        if any(MARK in line for line in _in_lists(text)):
+            said = "stands in a list of stages; function.program.instructions sets all of them"
+            found.setdefault(_STAGES, Assumed(_STAGES, "instructions", part, said))
         for path, value, says in _lines(text):
             if MARK not in says or path in _CHOSEN or path in found:
                 continue
@@ -176,6 +192,9 @@ def sensitivity(
         raise InputError(f"--by {share:g}: above 0 and at most 1, as 0.2 for a fifth more")
     short = {"run.packets": packets, "run.curve": []}
     first = judge(short)
+    for name in ("search", "sampling"):
+        if tomllib.loads(first.resolved)["run"].get(name):
+            raise InputError(f"run.{name}: numbers are compared under one load, each by a whole run; leave it out")
     wanted, varied, effects = [first], [], []
     for each in numbers(first.resolved):
         changed = each.changed(share)
@@ -194,7 +213,9 @@ def sensitivity(
         raise KeyboardInterrupt("stopped while numbers were changed; nothing is told")
     base, *others = (_measures(json.loads(run.summary_json)) for run in finished)
     for (each, changed), other in zip(varied, others, strict=True):
-        core_time, sojourn, dram = (b / a - 1 if a else None for a, b in zip(base, other, strict=True))
+        # A whole number is changed by one at least: its effect is told of the share that was asked for.
+        scale = share / each.moved(changed)
+        core_time, sojourn, dram = (scale * (b / a - 1) if a else None for a, b in zip(base, other, strict=True))
         effects.append(Effect(each, changed, core_time, sojourn, dram))
     return Sensitivity(share, tuple(sorted(effects, key=lambda effect: -effect.size)))
 
@@ -213,12 +234,32 @@ def _texts(holds: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         name = _name(holds, path)
         while name is not None:
             kind = next((kind for kind in kinds if (kind, name) in shipped), None)
-            if kind is None:
+            text = _wirespeed.preset(kind, name) if kind is not None else _own(name)
+            if text is None:
                 break
-            text = _wirespeed.preset(kind, name)
-            yield f"{kind} {name}", text
+            yield f"{kind} {name}" if kind is not None else name, text
             under = _name(tomllib.loads(text), path)
             name = under if under != name else None
+
+
+def _own(name: str) -> str | None:
+    """The text of a part in a file of one's own; None where it is not there, seen from this folder."""
+    try:
+        text = Path(name).read_text(encoding="utf-8")
+        tomllib.loads(text)
+    except (OSError, ValueError):
+        return None
+    return text
+
+
+def _in_lists(text: str) -> Iterator[str]:
+    """The settings of a file that stand in a list of tables, which have no path."""
+    in_list = False
+    for line in text.splitlines():
+        if line.startswith("["):
+            in_list = line.startswith("[[")
+        elif in_list and "=" in line:
+            yield line
 
 
 def _name(settings: Mapping[str, Any], path: str) -> str | None:

@@ -101,15 +101,24 @@ def slices(attribution_ns: Mapping[str, float] | None, labels: Mapping[str, str]
 
 
 def core_cycles(summary: Summary) -> list[Slice]:
-    """What a packet's cycles are spent on, over all cores that it passes: slices whose `ns` are cycles."""
+    """What a packet's cycles are spent on, over all cores that it passes: slices whose `ns` are cycles.
+
+    Of the packets that cores worked on, those that were lost later among them.
+    """
     spent: dict[str, float] = {}
-    for core in summary.get("cores") or []:
-        for reason, cycles in (core.get("cycles") or {}).items():
-            spent[reason] = spent.get(reason, 0.0) + cycles * core["packets"]
-    through = (summary.get("packets") or 0) - (summary.get("lost") or 0)
-    if through <= 0:
-        return []
-    return slices({reason: cycles / through for reason, cycles in spent.items()}, summary.get("attribution_labels"))
+    for cores in _stages(summary):
+        packets = sum(core["packets"] for core in cores)
+        for core in cores:
+            for reason, cycles in (core.get("cycles") or {}).items():
+                spent[reason] = spent.get(reason, 0.0) + cycles * core["packets"] / packets
+    return slices(spent, summary.get("attribution_labels"))
+
+
+def _stages(summary: Summary) -> list[list[CoreSummary]]:
+    """The cores that a packet passes one of each: those that receive, and those that work for them."""
+    cores = summary.get("cores") or []
+    stages = [[core for core in cores if core.get("receives", True) == receives] for receives in (True, False)]
+    return [stage for stage in stages if sum(core["packets"] for core in stage)]
 
 
 def core_cycles_text(summary: Summary) -> str:
@@ -117,14 +126,17 @@ def core_cycles_text(summary: Summary) -> str:
     parts = core_cycles(summary)
     if not parts:
         return ""
-    cores = summary.get("cores") or []
-    through = (summary.get("packets") or 0) - (summary.get("lost") or 0)
-    work = sum((core.get("instructions_per_packet") or 0.0) * core["packets"] for core in cores) / through
+    work = sum(
+        sum((core.get("instructions_per_packet") or 0.0) * core["packets"] for core in cores)
+        / sum(core["packets"] for core in cores)
+        for cores in _stages(summary)
+    )
     beyond = sum(part.share for part in parts if part.family not in ("core", "private"))
-    busy = sum(core["busy"] for core in cores) / len(cores)
+    busiest = max(summary["cores"], key=lambda core: core["busy"])
     return (
         f"{q.digits(sum(part.ns for part in parts))} cycles and {q.digits(work)} instructions a packet; "
-        f"{q.share(beyond, 0)} of the cycles wait for what is beyond L2. Cores are busy {q.share(busy, 0)} of the time."
+        f"{q.share(beyond, 0)} of the cycles wait for what is beyond L2. The busiest core, {busiest['core']}, is busy "
+        f"{q.share(busiest['busy'], 0)} of the time."
     )
 
 

@@ -209,12 +209,19 @@ def test_a_link_that_takes_nearly_all_is_drawn_short_and_all_else_to_one_scale()
     assert [part.share for part in stacked(summary)[0].parts] == stacked(summary)[0].drawn
 
 
-def test_a_cores_cycles_are_told_of_a_packet_that_got_through() -> None:
+def test_a_cores_cycles_are_told_of_a_packet_that_it_worked_on() -> None:
     summary = summaries.sound()
     words = Page(page(summary, SCENARIO)).words
-    # A million packets of cores, of which 921,000 got through.
-    assert "261 cycles and 186 instructions a packet; 42 % of the cycles wait for what is beyond L2." in words
-    assert "1 more 0.217 cycles" in words
+    # Whatever was lost before or behind them.
+    assert "241 cycles and 171 instructions a packet; 42 % of the cycles wait for what is beyond L2." in words
+    assert "The busiest core, 0, is busy 100 % of the time." in words
+    assert "1 more 0.200 cycles" in words
+    # A receiving core and a working one, of which the second has half of the packets.
+    summary["cores"] = [
+        summary["cores"][0] | {"receives": True, "packets": 1_000, "cycles": {"core": 100.0}},
+        summary["cores"][1] | {"receives": False, "packets": 500, "cycles": {"core": 300.0}},
+    ]
+    assert "400 cycles and 342 instructions a packet; 0 % of" in Page(page(summary, SCENARIO)).words
     for core in summary["cores"]:
         del core["cycles"]
     assert "Where a core's cycles go" not in Page(page(summary, SCENARIO)).words

@@ -22,7 +22,7 @@ _EPILOG: Final = (
     "  wirespeed sensitivity my.toml --by 0.5 --set traffic.load=0.9\n\n"
     "Exit code: 0 fine, 2 bad input, 130 stopped by Ctrl-C."
 )
-_MATTERS: Final = 0.002
+_MATTERS: Final = 0.005
 """What moves nothing by more than this is counted, not listed."""
 
 app = typer.Typer()
@@ -36,7 +36,7 @@ class Options(Traffic):
     share: Annotated[
         float, typer.Option("--by", metavar="SHARE", help="Change each number by this share: 0.2 is a fifth more.")
     ] = assumed.SHARE
-    packets: Annotated[int, options.count("--packets", "Packets of each run.")] = assumed.PACKETS
+    packets: Annotated[int, options.count("--packets", "Packets of each run.", least=1_000)] = assumed.PACKETS
     threads: ThreadsOpt = None
     form: FormatOpt = "table"
     quiet: QuietOpt = False

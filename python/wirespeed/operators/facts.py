@@ -86,6 +86,7 @@ class Told:
     measured: list[Measurement] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    _seen: dict[tuple[str, Value], Fact] = field(default_factory=dict, repr=False)
 
     def fact(self, name: str, value: Value, line: int | None, trust: Trust = Trust.RUNNING, note: str = "") -> None:
         """Adds a fact. Raises InputError for a value that is out of bounds."""
@@ -94,12 +95,13 @@ class Told:
             _judge(FACTS[name], value, where)
         elif not value:
             return
-        same = next((each for each in self.facts if (each.name, each.value) == (name, value)), None)
+        same = self._seen.get((name, value))
         if same is not None and same.trust >= trust:
             return
         if same is not None:
             self.facts.remove(same)
-        self.facts.append(Fact(name, value, where, trust, note))
+        self._seen[name, value] = Fact(name, value, where, trust, note)
+        self.facts.append(self._seen[name, value])
 
     def measure(self, name: str, value: float, line: int | None, of: str = "") -> None:
         """Adds a measurement. Raises InputError for a value that is out of bounds."""

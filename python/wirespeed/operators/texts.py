@@ -30,6 +30,10 @@ _BYTES: Final[Mapping[str, int]] = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "
 _SIZE: Final = re.compile(r"([\d.]{1,20})\s*([BKMGT]?)(?:i?B|B)?", re.IGNORECASE)
 
 
+_MOST_CORES = 1 << 14
+"""CPUs that a list may name."""
+
+
 class OperatorText:
     """The lines of a file, counted from 1."""
 
@@ -195,7 +199,7 @@ def cpus(given: str) -> list[int] | None:
     >>> cpus("0,2-4"), cpus("a"), cpus("5-2")
     ([0, 2, 3, 4], None, None)
     """
-    found: list[int] = []
+    found: set[int] = set()
     for part in given.replace(" ", ",").split(","):
         if not part:
             continue
@@ -203,7 +207,7 @@ def cpus(given: str) -> list[int] | None:
         if ends is None:
             return None
         first, last = int(ends[1]), int(ends[2] or ends[1])
-        if last < first:
+        if last < first or last - first > _MOST_CORES:
             return None
-        found.extend(range(first, last + 1))
-    return found
+        found.update(range(first, last + 1))
+    return sorted(found) if len(found) <= _MOST_CORES else None

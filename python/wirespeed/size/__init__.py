@@ -87,7 +87,7 @@ def size(
 
     At most `loss` may be lost, a share, and the 99th percentile of the sojourn may be at most `p99`, such as "20 us".
     The machine is tried as it is first; where it meets the target, that is the answer, and `least` asks for less than
-    it. The cheapest machine has the fewest cores, then the fewest mbufs and descriptors, then the fewest changes.
+    it. The cheapest machine has the fewest cores; rings, bursts and ways stay where they are enough.
     `vary` gives the values of a dimension, `{"cores": range(1, 17), "rings": [512, 1024]}` or `["cores=1..16"]`, and
     `fix` those that stay: `["burst", "rings=1024"]`. `packets` bounds how many a machine is confirmed with, 3 / `loss`
     if None, which is what shows that loss. `threads` runs are made at a time, as many as there are cores if None; the

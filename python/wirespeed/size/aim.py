@@ -22,6 +22,11 @@ _LEAST_PACKETS: Final = 30_000
 _OF_THE_SEARCH: Final = ("run.packets", "run.search", "run.sampling")
 
 
+_LEAST_LOSS: Final = 1e-9
+"""A loss that takes three billion packets to be shown."""
+_LEAST_RUN: Final = 1_000
+
+
 @dataclass(frozen=True, slots=True)
 class Wish:
     """What is asked for, as the command line or a caller has it; see `wirespeed.size`."""
@@ -90,17 +95,19 @@ def aim(wish: Wish, faults: list[str]) -> Aim | None:
             faults.append(f"--p99 {wish.p99!r}: must be a time above 0, for example '20 us' or '1 ms'")
         else:
             p99 = found.value * 1e9
-    if not 0 < wish.loss < 1:
-        no = "no run shows a loss of 0; " if wish.loss == 0 else ""
-        faults.append(f"--loss {wish.loss:g}: {no}must be a share above 0 and below 1, for example 1e-6")
-    if wish.packets is not None and wish.packets < 1:
-        faults.append(f"--packets {wish.packets}: must be at least 1")
+    if not _LEAST_LOSS <= wish.loss < 1:
+        no = "no run shows so little; " if 0 <= wish.loss < _LEAST_LOSS else ""
+        faults.append(
+            f"--loss {wish.loss:g}: {no}must be a share from {_LEAST_LOSS:g} on and below 1, for example 1e-6"
+        )
+    if wish.packets is not None and wish.packets < _LEAST_RUN:
+        faults.append(f"--packets {wish.packets}: must be at least {_LEAST_RUN:,}")
     for path in (each.partition("=")[0].strip() for each in scenarios.overrides(wish.set)):
         if (what := scenarios.both_say(path, "traffic.load" if path != "traffic.load" else "traffic.rate")) is not None:
             faults.append(f"--set {path}: --target says {what.removesuffix(' is offered')} is offered; leave it out")
         if path in _OF_THE_SEARCH:
             faults.append(f"--set {path}: how runs are made is the search's; --packets N bounds their length")
-    if rate is None or not 0 < wish.loss < 1:
+    if rate is None or not _LEAST_LOSS <= wish.loss < 1:
         return None
     needed = max(math.ceil(RULE_OF_THREE / wish.loss), _LEAST_PACKETS)
     packets = needed if wish.packets is None else min(needed, wish.packets)

@@ -195,7 +195,7 @@ def _short(found: Found, room: Space, mpps: float) -> dict[str, Any]:
         grow = [name for name in ("queues", "receivers") if name in room.now and len(room.values[name]) == 1]
     elif best.cause in ("loss", "stalls"):
         grow = [name for name in ("rings", "queues", "cores") if name in last]
-    elif best.cause == "p99":
+    elif best.cause == "p99" and limit == "core":
         grow = [name for name in ("cores",) if name in last]
     needed = None
     if "cores" in grow and best.cause == "rate" and best.carried_mpps:

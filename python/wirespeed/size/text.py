@@ -195,7 +195,7 @@ def _share(share: float) -> str:
 def _beside_the_model(document: Mapping[str, Any]) -> str | None:
     margin = document["margin"]
     if margin["error_high"] is None:
-        return "No measured server shares parts with this one: how far off the model is, is not known."
+        return "No server was measured that shares the part which limits here: how far off the rate is, is not known."
     range_ = f"{margin['error_low'] * 100:+.0f} to {margin['error_high'] * 100:+.0f} %"
     if not document["met"]:
         return f"The model's error on servers that share parts with this one is {range_}."

@@ -530,6 +530,8 @@ pub struct CoreSummary {
     core: usize,
     #[serde(flatten)]
     counters: CoreCounters,
+    /// Whether it polls queues of the NIC; others take packets from a software queue.
+    receives: bool,
     /// Share of time in bursts.
     busy: f64,
     /// Share of time in which it looked for packets in vain.
@@ -555,6 +557,7 @@ pub(super) fn cores(scenario: &Scenario, measured: &Measured) -> Vec<CoreSummary
         CoreSummary {
             core,
             counters: *c,
+            receives: core < scenario.receiving_cores() as usize,
             busy,
             polling: 1.0 - busy,
             packets_per_burst: packets / c.bursts as f64,
