@@ -35,11 +35,14 @@ pub struct MempoolSpec {
     /// Whether free mbufs start in random order, as after a long time in use, and not by address.
     #[serde(default)]
     pub shuffled: bool,
-    /// Bytes from one mbuf to the next, whole lines, 2368 B to 64 KiB: 37 lines, as `rte_mempool` makes them of data rooms of
-    /// 2 KiB, when left out; 4096 B where each frame has a page.
+    /// Bytes from one mbuf to the next, whole lines, 2048 B to 64 KiB: 37 lines, as `rte_mempool` makes them of data rooms of
+    /// 2 KiB, when left out; 4096 B where each frame has a page, 2048 B where it has half of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub element: Option<Size>,
 }
+
+/// Half a page, as Linux' drivers part theirs.
+const LEAST_STRIDE: u64 = 2048;
 
 impl MempoolSpec {
     /// Bytes from one mbuf to the next.
@@ -72,12 +75,12 @@ impl MempoolSpec {
             ));
         }
         let stride = self.stride();
-        if !(MBUF_STRIDE..=1 << 16).contains(&stride) || !stride.is_multiple_of(LINE_BYTES) {
+        if !(LEAST_STRIDE..=1 << 16).contains(&stride) || !stride.is_multiple_of(LINE_BYTES) {
             return Err(MachineError::new(
                 format!("{path}.element"),
                 self.element.unwrap_or_default().to_string(),
-                format!("a multiple of 64 B from {MBUF_STRIDE} B to 64 KiB"),
-                "an mbuf has 320 B before a data room of 2 KiB".into(),
+                format!("a multiple of 64 B from {LEAST_STRIDE} B to 64 KiB"),
+                "an mbuf has 320 B before its data, and half a page holds frames of up to 1728 B".into(),
             ));
         }
         let Holders { receiving, rx_descriptors, burst, .. } = holders;
@@ -441,6 +444,19 @@ mod tests {
             pool.caches[0].len() as u64
         });
         assert_eq!(most.max(), Some(Holders { cores: 1, cache: 200, ..NONE }.cached()));
+    }
+
+    #[test]
+    fn an_element_is_half_a_page_at_least_and_whole_lines() {
+        let checked = |bytes| {
+            let spec = MempoolSpec { element: Some(Size::from_bytes(bytes)), ..spec(MempoolKind::Fifo, 0) };
+            spec.check("mempool", &NONE).map_err(|error| error.to_string())
+        };
+        assert_eq!([2048, 2368, 4096, 1 << 16].map(|bytes| checked(bytes).is_ok()), [true; 4]);
+        for bytes in [1984, 2050, (1 << 16) + 64] {
+            let error = checked(bytes).unwrap_err();
+            assert!(error.starts_with("mempool.element = ") && error.contains("from 2048 B to 64 KiB"), "{error}");
+        }
     }
 
     #[test]

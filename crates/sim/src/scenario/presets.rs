@@ -49,7 +49,8 @@ pub const NICS: &[Preset] = presets!(
 /// Shipped drivers.
 pub const DRIVERS: &[Preset] = presets!(
     "drivers":
-    "ixgbe", "i40e", "i40e-scalar", "ice", "mlx5", "mlx5-compressed", "mlx5-send", "vpp-rdma", "xdp-mlx5e", "ixy",
+    "ixgbe", "i40e", "i40e-scalar", "ice", "mlx5", "mlx5-compressed", "mlx5-send", "vpp-rdma", "xdp-mlx5e", "xdp-i40e",
+    "xdp-ixgbe", "af-xdp-i40e", "af-xdp-mlx5e", "ixy",
 );
 
 /// Shipped programs.
