@@ -232,13 +232,17 @@ def iommu_text(summary: Summary) -> str | None:
     if not found:
         return None
     pages = f"pages of {q.count(found['page_bytes'] // 1024)} KiB"
-    hits = f"{q.share(found.get('hit_rate'))} of lookups hit the IO-TLB"
-    if not found["misses"]:
-        return f"{pages}: {hits}"
-    loads = q.digits(found["references"] / found["misses"])
-    return (
-        f"{pages}: {hits}; {q.count(found['misses'])} walks of {q.digits(found['walk_ns'] or 0)} ns, {loads} loads each"
-    )
+    told = f"{pages}: {q.share(found.get('hit_rate'))} of lookups hit the IO-TLB"
+    if found["misses"]:
+        loads = q.digits(found["references"] / found["misses"])
+        told += f"; {q.count(found['misses'])} walks of {q.digits(found['walk_ns'] or 0)} ns, {loads} loads each"
+    if unmapped := found.get("unmapped"):
+        each = q.digits(found.get("invalidating_ns", 0.0) / unmapped)
+        told += (
+            f"; {q.count(unmapped)} buffers unmapped by {q.count(found.get('invalidations', 0))} invalidations, "
+            f"for which cores waited {each} ns a buffer"
+        )
+    return told
 
 
 def flow_table_text(summary: Summary) -> str | None:

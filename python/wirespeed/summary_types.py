@@ -443,6 +443,12 @@ class IommuSummary(TypedDict, total=False):
     """What walks took, without time for a walk to begin. Nothing is added where time stands still."""
     waited_ns: float
     """What requests waited for their translations."""
+    unmapped: int
+    """Buffers that cores have unmapped; none where they stay mapped."""
+    invalidations: int
+    """Invalidations: as many, or one of everything for many of them."""
+    invalidating_ns: float
+    """What cores waited for them."""
     hit_rate: float | None
     """Hits of the IO-TLB over lookups."""
     walk_ns: float | None

@@ -156,7 +156,7 @@ impl Way {
             match *verdict {
                 Verdict::Forward { port } => {
                     let port = usize::from(port.0) % tx.len();
-                    tx[port].reclaim(now, CORE, pool, layout.mbuf_stride(), script);
+                    tx[port].reclaim(now, CORE, pool, layout.mbuf_stride(), &mut Vec::new(), script);
                     if tx[port].send(packet.id, packet.frame_bytes, mbuf, script) {
                         sent.push((port, mbuf, packet.frame_bytes));
                     }

@@ -7,8 +7,10 @@
 //! the mechanism: Intel Virtualization Technology for Directed I/O, Architecture Specification, 3.7 (second-level
 //! translation) and 6.2 (IOTLB, paging-structure caches).
 //!
+//! Buffers stay mapped, as DPDK has them, or are mapped and unmapped by a kernel's driver ([`super::unmaps`]).
+//!
 //! Left out: what a hit takes (none is seen in pcie-bench's data: 521.7 ns with IOMMU, 522.1 without); the context cache;
-//! invalidation, and so what mapping and unmapping cost cores; interrupt remapping; address translation services of a
+//! interrupt remapping; address translation services of a
 //! device; page tables in caches, since nobody who walks fills any. The loads of a walk are asked for together at the
 //! time of the DMA and their times are added, waits for each other among them, so that none is reserved ahead of its
 //! turn. With controllers (`machine.dram.controller`) their reads are real, and the walk takes what they take on an idle
@@ -20,6 +22,7 @@ use units::{Addr, LINE_BYTES, Line, Ps, Size, Span};
 
 use super::Hierarchy;
 use super::llc::Requester;
+use super::unmaps::{Invalidated, Unmaps};
 use crate::MachineError;
 
 /// How addresses of devices are translated. Nothing that is left out is known of a processor: numbers are assumed but
@@ -27,8 +30,8 @@ use crate::MachineError;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct IommuSpec {
-    /// Whether addresses of devices are translated: `on`, `off`, or `passthrough` (`iommu=pt`: devices use physical
-    /// addresses, and nothing is looked up).
+    /// Whether addresses of devices are translated, and whether buffers stay mapped: `on`, `strict`, `lazy`, `off`, or
+    /// `passthrough`.
     pub mode: IommuMode,
     /// The page size of everything that devices see: 4 KiB, 2 MiB or 1 GiB.
     pub page: Size,
@@ -45,6 +48,24 @@ pub struct IommuSpec {
     pub walk_latency: Span,
     /// Walks under way at a time, 1 to 64. 6 when left out (assumed).
     pub walks: u32,
+    /// With `strict` or `lazy`: what an invalidation takes, for which the core waits that unmaps. 800 ns when left out, what
+    /// Akaros's authors saw (commit 81b6433).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub invalidation: Option<Span>,
+    /// With `strict` or `lazy`: instructions of a core that maps a buffer, 0 to 100,000. 250 when left out (assumed).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub map_instructions: Option<u32>,
+    /// With `strict` or `lazy`: instructions of a core that unmaps a buffer, 0 to 100,000. 250 when left out (assumed).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unmap_instructions: Option<u32>,
+    /// With `lazy`: buffers that a core unmaps until all is invalidated, 1 to 65,536. 256 when left out, as in Linux
+    /// (`IOVA_DEFAULT_FQ_SIZE`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flush_unmaps: Option<u32>,
+    /// With `lazy`: time from the first of them until all is, up to 1 s. 10 ms when left out, as in Linux
+    /// (`IOVA_DEFAULT_FQ_TIMEOUT`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flush_every: Option<Span>,
 }
 
 impl Default for IommuSpec {
@@ -57,6 +78,11 @@ impl Default for IommuSpec {
             walk_cache: 32,
             walk_latency: Span::from_ns(190.0),
             walks: 6,
+            invalidation: None,
+            map_instructions: None,
+            unmap_instructions: None,
+            flush_unmaps: None,
+            flush_every: None,
         }
     }
 }
@@ -67,10 +93,28 @@ impl Default for IommuSpec {
 pub enum IommuMode {
     /// Nothing is.
     Off,
-    /// It is there, and devices use physical addresses.
+    /// It is there, and devices use physical addresses (`iommu=pt`): nothing is looked up.
     Passthrough,
-    /// All are.
+    /// All are, and what devices see stays mapped: DPDK, a kernel's page pool.
     On,
+    /// All are. A kernel's driver maps each buffer and unmaps it, and waits until its translation is invalidated
+    /// (`iommu.strict=1`).
+    Strict,
+    /// The same, but invalidations are put off and done together (`iommu.strict=0`).
+    Lazy,
+}
+
+impl IommuMode {
+    /// As it is written.
+    const fn word(self) -> &'static str {
+        match self {
+            IommuMode::Off => "off",
+            IommuMode::Passthrough => "passthrough",
+            IommuMode::On => "on",
+            IommuMode::Strict => "strict",
+            IommuMode::Lazy => "lazy",
+        }
+    }
 }
 
 /// Levels of a page table, each with 512 entries of 8 bytes.
@@ -78,21 +122,39 @@ const LEVELS: usize = 4;
 const ENTRY_BYTES: u64 = 8;
 const PAGE_BITS: u32 = 12;
 const LEVEL_BITS: u32 = 9;
-/// Of a walk beside its loads, at most.
-const LONGEST_WALK: Ps = Ps::from_ns(1_000_000);
+/// Of a walk beside its loads, and of an invalidation, at most.
+const LONGEST: Ps = Ps::from_ns(1_000_000);
+/// From an unmap to its invalidation, at most.
+const LATEST_FLUSH: Ps = Ps::from_ns(1_000_000_000);
+const MOST_INSTRUCTIONS: u32 = 100_000;
 /// Page tables of cores lie before those of devices: room for so many of them, an address space each.
 const TABLES_OF_CORES: u64 = 64;
 
 impl IommuSpec {
     /// Whether devices wait for translations.
     pub fn translates(&self) -> bool {
-        self.mode == IommuMode::On
+        !matches!(self.mode, IommuMode::Off | IommuMode::Passthrough)
+    }
+
+    /// Whether buffers are mapped and unmapped one by one.
+    pub fn unmaps(&self) -> bool {
+        matches!(self.mode, IommuMode::Strict | IommuMode::Lazy)
+    }
+
+    /// What unmapping takes; [`None`] where buffers stay mapped.
+    fn unmapping(&self) -> Option<Unmaps> {
+        let (most, longest) = (self.flush_unmaps.unwrap_or(256), self.flush_every.unwrap_or(Span::from_ns(1e7)));
+        let takes = self.invalidation.unwrap_or(Span::from_ns(800.0)).ps();
+        let instructions = (self.map_instructions.unwrap_or(250), self.unmap_instructions.unwrap_or(250));
+        let queue = (self.mode == IommuMode::Lazy).then_some((most, longest.ps()));
+        self.unmaps().then(|| Unmaps::new(queue, takes, instructions))
     }
 
     /// Checks the ranges. `path` is where the specification stands in the scenario.
     ///
     /// # Errors
-    /// A page size that there is not, ways that do not divide the entries, a value outside its range.
+    /// A page size that there is not, ways that do not divide the entries, a value outside its range, or one that its mode
+    /// has no use for.
     pub fn check(&self, path: &str) -> Result<(), MachineError> {
         let error = |field: &str, came: String, allowed: &str, remedy: &str| {
             Err(MachineError::new(format!("{path}.{field}"), came, allowed, remedy.into()))
@@ -118,14 +180,64 @@ impl IommuSpec {
                 "processors have few",
             );
         }
-        if self.walk_latency.ps() > LONGEST_WALK {
+        if self.walk_latency.ps() > LONGEST {
             let remedy = "a unit may be missing: a bare number is in ns";
             return error("walk_latency", self.walk_latency.to_string(), "at most 1 ms", remedy);
         }
         if !(1..=64).contains(&self.walks) {
             return error("walks", self.walks.to_string(), "1 to 64", "give how many walks are under way at a time");
         }
-        Ok(())
+        self.check_unmaps(path)
+    }
+
+    /// Checks what only `strict` and `lazy` have a use for.
+    fn check_unmaps(&self, path: &str) -> Result<(), MachineError> {
+        let error = |field: &str, came: String, allowed: &str, remedy: &str| {
+            Err(MachineError::new(format!("{path}.{field}"), came, allowed, remedy.into()))
+        };
+        let with_mode = |value: String| format!("{value} with mode = \"{}\"", self.mode.word());
+        let number = |value: Option<u32>| value.map(|n| n.to_string());
+        let time = |value: Option<Span>| value.map(|time| time.to_string());
+        let lazy = self.mode == IommuMode::Lazy;
+        for (field, value, used, modes) in [
+            ("invalidation", time(self.invalidation), self.unmaps(), "mode = \"strict\" or \"lazy\""),
+            ("map_instructions", number(self.map_instructions), self.unmaps(), "mode = \"strict\" or \"lazy\""),
+            ("unmap_instructions", number(self.unmap_instructions), self.unmaps(), "mode = \"strict\" or \"lazy\""),
+            ("flush_unmaps", number(self.flush_unmaps), lazy, "mode = \"lazy\""),
+            ("flush_every", time(self.flush_every), lazy, "mode = \"lazy\""),
+        ] {
+            if let Some(value) = value.filter(|_| !used) {
+                let remedy =
+                    if self.unmaps() { "strict puts nothing off" } else { "otherwise nothing is mapped or unmapped" };
+                return error(field, with_mode(value), modes, remedy);
+            }
+        }
+        if self.unmaps() && self.levels() != Some(LEVELS) {
+            let remedy = "a kernel maps each buffer by itself, in pages of that size";
+            return error("page", with_mode(self.page.to_string()), "4 KiB", remedy);
+        }
+        let remedy = "a unit may be missing: a bare number is in ns";
+        for (field, value, most, allowed) in [
+            ("invalidation", self.invalidation, LONGEST, "at most 1 ms"),
+            ("flush_every", self.flush_every, LATEST_FLUSH, "at most 1 s"),
+        ] {
+            if let Some(value) = value.filter(|value| value.ps() > most) {
+                return error(field, value.to_string(), allowed, remedy);
+            }
+        }
+        for (field, value) in
+            [("map_instructions", self.map_instructions), ("unmap_instructions", self.unmap_instructions)]
+        {
+            if let Some(value) = value.filter(|value| *value > MOST_INSTRUCTIONS) {
+                return error(field, value.to_string(), "0 to 100000", "give those of one buffer");
+            }
+        }
+        match self.flush_unmaps {
+            Some(n) if !(1..=1 << 16).contains(&n) => {
+                error("flush_unmaps", n.to_string(), "1 to 65536", "Linux has 256 a core, or 32768 in one queue")
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Levels that a walk passes.
@@ -158,6 +270,24 @@ pub struct IommuCounters {
     #[serde(rename = "waited_ns", with = "units::as_ns")]
     #[schemars(with = "f64")]
     pub waited: Ps,
+    /// Buffers that cores have unmapped; none where they stay mapped.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unmapped: u64,
+    /// Invalidations: as many, or one of everything for many of them.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub invalidations: u64,
+    /// What cores waited for them.
+    #[serde(rename = "invalidating_ns", default, with = "units::as_ns", skip_serializing_if = "is_no_time")]
+    #[schemars(with = "f64")]
+    pub invalidating: Ps,
+}
+
+fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+fn is_no_time(time: &Ps) -> bool {
+    *time == Ps::ZERO
 }
 
 /// The IOMMU of the root complex that the devices are at.
@@ -182,9 +312,21 @@ pub(super) struct Iommu {
     untimed: bool,
     #[serde(with = "whole")]
     counters: IommuCounters,
+    /// Where buffers do not stay mapped.
+    unmaps: Option<Unmaps>,
 }
 
-crate::whole!(whole: IommuCounters { hits, misses, references, joined, walked, waited });
+crate::whole!(whole: IommuCounters {
+    hits,
+    misses,
+    references,
+    joined,
+    walked,
+    waited,
+    unmapped,
+    invalidations,
+    invalidating,
+});
 
 /// Entries by set, those of a set in the order in which they were used, the last one first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -195,6 +337,8 @@ struct PageCache {
 
 /// No page has this number.
 const EMPTY: u64 = u64::MAX;
+/// Of the entry of an address that is not given out any more.
+const OUTDATED: u64 = 1 << 63;
 
 impl PageCache {
     fn new(entries: u32, ways: u32) -> PageCache {
@@ -203,13 +347,40 @@ impl PageCache {
 
     /// Whether `page` is there; it is from now on, in place of the one of its set that was not used for the longest time.
     fn use_or_fill(&mut self, page: u64) -> bool {
-        let sets = self.entries.len() / self.ways;
-        let from = (page % sets as u64) as usize * self.ways;
-        let set = &mut self.entries[from..from + self.ways];
+        let last = self.ways - 1;
+        let set = self.set(page);
         let found = set.iter().position(|&held| held == page);
-        set[..=found.unwrap_or(self.ways - 1)].rotate_right(1);
+        set[..=found.unwrap_or(last)].rotate_right(1);
         set[0] = page;
         found.is_some()
+    }
+
+    /// The entries that may hold `page`.
+    fn set(&mut self, page: u64) -> &mut [u64] {
+        let sets = self.entries.len() / self.ways;
+        let from = (page % sets as u64) as usize * self.ways;
+        &mut self.entries[from..from + self.ways]
+    }
+
+    /// `page` is not there any more: its entry is the next one of its set to be filled.
+    fn forget(&mut self, page: u64) {
+        let set = self.set(page);
+        if let Some(at) = set.iter().position(|&held| held == page) {
+            set[at] = EMPTY;
+            set[at..].rotate_left(1);
+        }
+    }
+
+    /// `page` will have another address: its entry stays, and nobody asks for it.
+    fn outdate(&mut self, page: u64) {
+        if let Some(held) = self.set(page).iter_mut().find(|held| **held == page) {
+            *held |= OUTDATED;
+        }
+    }
+
+    /// Nothing is there any more.
+    fn clear(&mut self) {
+        self.entries.fill(EMPTY);
     }
 }
 
@@ -230,7 +401,36 @@ impl Iommu {
             wait: Ps::ZERO,
             untimed: false,
             counters: IommuCounters::default(),
+            unmaps: spec.unmapping(),
         })
+    }
+
+    /// Core `core` unmaps `pages` of a buffer at `now`; whether something was invalidated.
+    fn unmap(&mut self, core: usize, pages: impl Iterator<Item = u64>, now: Ps) -> bool {
+        let Some(unmaps) = &mut self.unmaps else { return false };
+        self.counters.unmapped += 1;
+        let invalidated = unmaps.unmap(core, now);
+        match invalidated {
+            Invalidated::Its => pages.for_each(|page| self.iotlb.forget(page)),
+            Invalidated::Later => pages.for_each(|page| self.iotlb.outdate(page)),
+            Invalidated::All => {
+                self.iotlb.clear();
+                self.walk_caches.iter_mut().for_each(PageCache::clear);
+            }
+        }
+        if invalidated == Invalidated::Later {
+            return false;
+        }
+        self.counters.invalidations += 1;
+        if !self.untimed {
+            unmaps.invalidate(now);
+        }
+        true
+    }
+
+    /// Bits of a line's number that do not tell its page.
+    fn line_bits(&self) -> u32 {
+        self.page_bits - LINE_BYTES.trailing_zeros()
     }
 
     /// Looks `page` up: [`None`] on a hit, else the entries that its walk loads, as many as are told, in order.
@@ -337,11 +537,33 @@ impl Hierarchy {
         }
     }
 
+    /// Instructions of mapping a buffer for a device, and of unmapping it; [`None`] where buffers stay mapped.
+    pub fn mapping_instructions(&self) -> Option<(u32, u32)> {
+        self.iommu.as_ref()?.unmaps.as_ref().map(Unmaps::instructions)
+    }
+
+    /// Core `core` unmaps `buffers`, stretches of lines, from `now` on: what it waits until what has to be invalidated is.
+    pub fn unmap_for_device(&mut self, core: usize, buffers: impl Iterator<Item = (Line, u64)>, now: Ps) -> Ps {
+        let Some(iommu) = &mut self.iommu else { return Ps::ZERO };
+        let line_bits = iommu.line_bits();
+        let mut invalidates = false;
+        for (first, count) in buffers {
+            let pages = first.0 >> line_bits..=(first.0 + count.max(1) - 1) >> line_bits;
+            invalidates |= iommu.unmap(core, pages, now);
+        }
+        if !invalidates || iommu.untimed {
+            return Ps::ZERO;
+        }
+        let wait = iommu.unmaps.as_ref().map_or(now, Unmaps::invalidated).max(now) - now;
+        iommu.counters.invalidating += wait;
+        wait
+    }
+
     #[inline(never)]
     fn look_up_pages(&mut self, first: Line, count: u64, now: Ps) {
         let Some(mut iommu) = self.iommu.take() else { return };
         self.enter(Requester::Device);
-        let line_bits = iommu.page_bits - LINE_BYTES.trailing_zeros();
+        let line_bits = iommu.line_bits();
         let mut longest = Ps::ZERO;
         for page in first.0 >> line_bits..=(first.0 + count - 1) >> line_bits {
             let wait = match iommu.look_up(page) {

@@ -58,6 +58,7 @@ mod tenants_tests;
 mod tlb;
 #[cfg(test)]
 mod together_tests;
+mod unmaps;
 mod warm;
 #[cfg(test)]
 mod warm_tests;

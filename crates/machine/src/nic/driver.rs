@@ -347,8 +347,16 @@ impl TxQueue {
     }
 
     /// The driver gives mbufs that the NIC has read back to the pool, `driver.tx_bulk` at a time: once fewer descriptors than
-    /// that are free, or whenever there are so many.
-    pub fn reclaim(&mut self, now: Ps, core: CoreId, pool: &mut Mempool, stride: u64, probe: &mut impl Probe) {
+    /// that are free, or whenever there are so many. Appends them to `gone`.
+    pub fn reclaim(
+        &mut self,
+        now: Ps,
+        core: CoreId,
+        pool: &mut Mempool,
+        stride: u64,
+        gone: &mut Vec<u32>,
+        probe: &mut impl Probe,
+    ) {
         let bulk = self.driver.tx_bulk as usize;
         let (descriptor, entry) = (u64::from(self.driver.tx_descriptor), u64::from(self.driver.tx_entry));
         while self.wants_back(bulk) {
@@ -383,6 +391,7 @@ impl TxQueue {
             }
             probe.work(SITE_FREE, self.driver.free_instructions * bulk as u32);
             pool.put_bulk(core, &back[..bulk], probe);
+            gone.extend_from_slice(&back[..bulk]);
         }
     }
 
@@ -509,11 +518,13 @@ mod tests {
         assert!(!tx.send(PacketId(99), 60, 0, &mut Null), "full");
         // The queue of the second port lies behind that of the first.
         assert_eq!([tx.fetch(), tx.fetch()], [64 * 16, 65 * 16]);
-        tx.reclaim(Ps(5), CoreId(0), &mut pool, 2368, &mut Null);
+        let mut gone = Vec::new();
+        tx.reclaim(Ps(5), CoreId(0), &mut pool, 2368, &mut gone, &mut Null);
         assert_eq!(tx.held(), 64, "nothing read yet");
         (0..40).for_each(|_| tx.read(Ps(4)));
-        tx.reclaim(Ps(5), CoreId(0), &mut pool, 2368, &mut Null);
+        tx.reclaim(Ps(5), CoreId(0), &mut pool, 2368, &mut gone, &mut Null);
         assert_eq!((tx.held(), pool.free()), (32, 136 + 32));
+        assert_eq!(gone, mbufs[..32]);
     }
 
     fn references(record: &Record) -> Vec<Ref> {
@@ -604,9 +615,9 @@ mod tests {
         }
         (0..40).for_each(|_| tx.read(Ps(4)));
         let mut record = Record::default();
-        tx.reclaim(Ps(3), CoreId(0), &mut pool, MBUF_STRIDE, &mut record);
+        tx.reclaim(Ps(3), CoreId(0), &mut pool, MBUF_STRIDE, &mut Vec::new(), &mut record);
         assert_eq!((tx.held(), references(&record).len()), (60, 0), "none is read yet");
-        tx.reclaim(Ps(5), CoreId(0), &mut pool, MBUF_STRIDE, &mut record);
+        tx.reclaim(Ps(5), CoreId(0), &mut pool, MBUF_STRIDE, &mut Vec::new(), &mut record);
         assert_eq!((tx.held(), pool.free()), (28, 140 + 32));
     }
 
@@ -637,7 +648,7 @@ mod tests {
                 tx.read(Ps(4));
             }
             let mut record = Record::default();
-            tx.reclaim(Ps(5), CoreId(0), &mut pool, MBUF_STRIDE, &mut record);
+            tx.reclaim(Ps(5), CoreId(0), &mut pool, MBUF_STRIDE, &mut Vec::new(), &mut record);
             assert_eq!((tx.held(), pool.free()), (32, 136 + 32));
             references(&record).iter().filter(|r| r.region == POOL).count()
         };

@@ -158,6 +158,10 @@ impl Scenario {
         }
         if let Some(iommu) = &m.iommu {
             found.take(iommu.check("machine.iommu"));
+            if iommu.unmaps() && self.buffer.is_some() {
+                let message = "cells of a packet buffer stay mapped (take mode = \"on\", or leave buffer out)";
+                found.add("machine.iommu.mode", message.to_string());
+            }
         }
     }
 

@@ -14,6 +14,7 @@ pub(crate) mod clos;
 pub mod control_plane;
 mod functional;
 mod intake;
+mod mappings;
 pub mod neighbours;
 mod output;
 pub(crate) mod owners;
@@ -265,6 +266,8 @@ pub struct Server {
     verdicts: Vec<Verdict>,
     /// Mbufs of packets that end in their burst.
     freed: Vec<u32>,
+    /// Mbufs that the NIC has sent and the driver gives back in a burst.
+    gone: Vec<u32>,
     /// Packets on their way to their worker.
     handed: Vec<(usize, Handed)>,
     /// Of the descriptors that the NIC reads.
@@ -324,6 +327,7 @@ state::state!(Server {
         received,
         verdicts,
         freed,
+        gone,
         handed,
         statistics,
         lines,
@@ -448,8 +452,10 @@ struct ServerCore {
     /// Its doorbells, and those of its burst: see [`ServerCore::doorbells`].
     bells: Doorbells,
     to_ring: (bool, u32),
-    /// What they take, and the stalls of its burst.
+    /// What they take, and the stalls of its burst; what it waits for buffers to be unmapped is in it, too.
     ringing: Ps,
+    /// What it waits for buffers to be unmapped.
+    unmapping: Ps,
     /// What the system takes from it.
     system: Option<Box<SystemStalls>>,
     /// Its burst was replayed the functional way.
@@ -479,7 +485,7 @@ impl ServerCore {
     /// in the middle of the burst, which that is taken to be, and those of what it sends at the end.
     fn rung(&mut self, at: Ps) -> Ps {
         let (refilled, sent) = std::mem::take(&mut self.to_ring);
-        let mut end = at + self.ringing;
+        let mut end = at + self.ringing + self.unmapping;
         if refilled {
             let middle = self.started + Ps((end - self.started).0 / 2);
             end += self.bells.ring(middle) - middle;
@@ -504,6 +510,7 @@ state::state!(ServerCore {
         bells,
         to_ring,
         ringing,
+        unmapping,
         system,
         at_once,
         in_detail,
@@ -688,6 +695,7 @@ impl ServerCore {
                 bells: Doorbells::new(nic),
                 to_ring: (false, 0),
                 ringing: Ps::ZERO,
+                unmapping: Ps::ZERO,
                 system: m.core.stalls.as_ref().map(|stalls| {
                     Box::new(SystemStalls::new(stalls, seed.stream(&format!("machine.core.stalls.{i}"))))
                 }),
@@ -781,6 +789,7 @@ impl Server {
             received: Vec::new(),
             verdicts: Vec::new(),
             freed: Vec::new(),
+            gone: Vec::new(),
             handed: Vec::new(),
             lines: Vec::new(),
             locks: Locks::default(),
@@ -1234,6 +1243,10 @@ impl Server {
         }
         freed.clear();
         self.freed = freed;
+        let unmapping = self.map_buffers(i, now);
+        let worker = &mut self.cores[i];
+        worker.unmapping = unmapping;
+        let script = worker.core.script();
         if let CoreInput::Nic(rx) = &mut worker.input {
             worker.counters.rx_nombuf += rx.refill(id, &mut self.pool, script) as u64;
         }
@@ -1294,7 +1307,7 @@ impl Server {
                 Verdict::Forward { port } => {
                     let port = PortId(port.0 % worker.tx.len() as u16);
                     let tx = &mut worker.tx[usize::from(port.0)];
-                    tx.reclaim(now, id, &mut self.pool, stride, script);
+                    tx.reclaim(now, id, &mut self.pool, stride, &mut self.gone, script);
                     match tx.send(packet.id, packet.frame_bytes, entry.mbuf, script) {
                         true => PacketFate::Sent(port),
                         false => PacketFate::Lost(Loss::NoTxDescriptor),
@@ -1409,7 +1422,8 @@ impl Server {
                     return Attribution::default();
                 }
                 let mut on_core = worker.core.attribution(index);
-                on_core.charge(Reason::Core, worker.ringing);
+                on_core.charge(Reason::Core, worker.ringing - worker.unmapping);
+                on_core.charge(Reason::Iommu, worker.unmapping);
                 entry.spent(on_core, worker.started)
             };
             let fate = match entry.next {

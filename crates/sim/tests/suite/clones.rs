@@ -98,6 +98,11 @@ const CASES: &[(&str, &[&str])] = &[
             "nic.pcie.credits=\"8 KiB\"",
         ],
     ),
+    ("forwarding", &["machine.iommu={ mode = \"strict\", iotlb_entries = 32 }", "mempool.element=\"4096 B\""]),
+    (
+        "forwarding",
+        &["machine.iommu={ mode = \"lazy\", flush_unmaps = 40 }", "nic.driver=\"i40e\"", "traffic.load=0.6"],
+    ),
     ("forwarding", &["machine.stacked.memory.channels=8", "mempool.shuffled=true", "mempool.kind=lifo"]),
 ];
 

@@ -100,3 +100,85 @@ fn one_walk_at_a_time_bounds_the_rate() {
     assert!((carried / most - 1.0).abs() < 0.1, "{carried} and {most}");
     assert!(number(&many, "/carried_mpps") > 1.5 * carried, "{} and {carried}", many["carried_mpps"]);
 }
+
+/// A page a buffer, and an IO-TLB that has room for all of them.
+const A_PAGE_EACH: [&str; 3] =
+    ["mempool.element=4096 B", "machine.iommu.iotlb_entries=16384", "machine.iommu.iotlb_ways=4"];
+
+fn in_mode(mode: &str, set: &[&str]) -> Value {
+    let mode = format!("machine.iommu.mode={mode}");
+    document(&[&A_PAGE_EACH[..], &[&mode], set].concat())
+}
+
+#[test]
+fn a_kernel_that_unmaps_walks_for_each_packet_and_waits_more_the_stricter_it_is() {
+    let [on, strict, lazy] = ["on", "strict", "lazy"].map(|mode| in_mode(mode, &["traffic.load=0.01"]));
+    assert_eq!(on.pointer("/iommu/unmapped"), None, "hidden where nothing is unmapped");
+    // A buffer is received into and sent from, each time by an address that was never asked for.
+    let mappings = 2.0 * number(&strict, "/packets");
+    // Of those that stay mapped some are used for the first time.
+    assert!(number(&on, "/iommu/misses") < 0.1 * mappings, "{}", on["iommu"]);
+    for (mode, found) in [("strict", &strict), ("lazy", &lazy)] {
+        let (misses, unmapped) = (number(found, "/iommu/misses"), number(found, "/iommu/unmapped"));
+        assert!((misses / mappings - 1.0).abs() < 0.05, "{mode}: {misses} of {mappings}");
+        assert!((unmapped / mappings - 1.0).abs() < 0.1, "{mode}: {unmapped} of {mappings}");
+    }
+    let invalidations = |of: &Value| number(of, "/iommu/invalidations");
+    assert_eq!(invalidations(&strict), number(&strict, "/iommu/unmapped"));
+    let most = number(&lazy, "/iommu/unmapped") / 256.0 + 1.0;
+    assert!((1.0..=most).contains(&invalidations(&lazy)), "{} of {most}", invalidations(&lazy));
+    for at in ["/iommu/invalidating_ns", "/attribution_ns/iommu", "/sojourn_ns/mean"] {
+        let [on, lazy, strict] = [&on, &lazy, &strict].map(|of| of.pointer(at).and_then(Value::as_f64).unwrap_or(0.0));
+        assert!(on < lazy && lazy < strict, "{at}: {on}, {lazy}, {strict}");
+    }
+}
+
+/// Bursts of one packet that one core takes: each waits for two invalidations, that of its packet and that of the one
+/// whose buffer is given back.
+#[test]
+fn a_packet_of_its_own_waits_for_two_invalidations_and_the_instructions_of_two_mappings() {
+    let alone = [
+        "machine.cores=1",
+        "nic.burst=1",
+        "nic.driver.tx_bulk=1",
+        "nic.driver.reclaim=done",
+        "traffic.load=0.002",
+        "machine.core.cpi=0.5",
+        "machine.core.frequency=2 GHz",
+    ];
+    let with = |invalidation: &str, instructions: u32| {
+        let invalidation = format!("machine.iommu.invalidation={invalidation}");
+        let (map, unmap) = ("machine.iommu.map_instructions", "machine.iommu.unmap_instructions");
+        let (map, unmap) = (format!("{map}={instructions}"), format!("{unmap}={}", 2 * instructions));
+        in_mode("strict", &[&alone[..], &[&invalidation, &map, &unmap]].concat())
+    };
+    let (short, long, busy) = (with("100 ns", 0), with("600 ns", 0), with("100 ns", 200));
+    let more = |at: &str, of: &Value| number(of, at) - number(&short, at);
+    let waits = 2.0 * (100.0 + number(&short, "/iommu/walk_ns"));
+    assert!((number(&short, "/attribution_ns/iommu") - waits).abs() < 0.01 * waits, "{}", short["attribution_ns"]);
+    assert!((more("/attribution_ns/iommu", &long) - 1000.0).abs() < 20.0, "{}", more("/attribution_ns/iommu", &long));
+    // A packet that comes meanwhile waits in the ring.
+    assert!((more("/sojourn_ns/mean", &long) - 1000.0).abs() < 60.0, "{}", more("/sojourn_ns/mean", &long));
+    // Two mappings of 200 and two unmappings of 400, at a quarter of a nanosecond each.
+    assert!((more("/sojourn_ns/mean", &busy) - 300.0).abs() < 20.0, "{}", more("/sojourn_ns/mean", &busy));
+    // One core never waits for another.
+    for (found, each) in [(&short, 100.0), (&long, 600.0)] {
+        let (waited, done) = (number(found, "/iommu/invalidating_ns"), number(found, "/iommu/invalidations"));
+        assert!((waited - each * done).abs() < 1e-3 * waited, "{waited} and {done}");
+    }
+}
+
+#[test]
+fn one_invalidation_at_a_time_bounds_the_rate_of_all_cores() {
+    let strict = in_mode("strict", &["machine.iommu.invalidation=500 ns", "run.packets=12000"]);
+    let (carried, most) = (number(&strict, "/carried_mpps"), 1e3 / (2.0 * 500.0));
+    assert!((carried / most - 1.0).abs() < 0.05, "{carried} and {most}");
+}
+
+#[test]
+fn cells_of_a_packet_buffer_stay_mapped() {
+    let set = ["machine.iommu.mode=strict", "buffer.allocation=cells", "buffer.size=8 MiB"];
+    let set = set.iter().map(|s| s.to_string()).collect();
+    let error = Scenario::read("", "test", &Overrides { set, ..Overrides::default() }).unwrap_err().to_string();
+    assert!(error.contains("machine.iommu.mode: cells of a packet buffer stay mapped"), "{error}");
+}

@@ -249,7 +249,7 @@ impl<'a> Idle<'a> {
                 Verdict::Forward { port: PortId(port) } => {
                     let port = usize::from(port) % worker.tx.len();
                     let tx = &mut worker.tx[port];
-                    tx.reclaim(now, id, &mut self.pool, self.layout.mbuf_stride(), script);
+                    tx.reclaim(now, id, &mut self.pool, self.layout.mbuf_stride(), &mut Vec::new(), script);
                     let sent = tx.send(packet.id, packet.frame_bytes, received.mbuf, script);
                     if sent {
                         leaving.push((port, packet, received.mbuf));

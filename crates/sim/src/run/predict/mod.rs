@@ -166,6 +166,8 @@ impl LeftOut {
         note(scenario.machine.stacked.is_some(), "machine.stacked: tables lie in the machine's DRAM");
         let translates = scenario.machine.iommu.as_ref().is_some_and(|iommu| iommu.translates());
         note(translates, "machine.iommu: devices' addresses need no translation");
+        let unmaps = scenario.machine.iommu.as_ref().is_some_and(|iommu| iommu.unmaps());
+        note(unmaps, "machine.iommu.mode: buffers stay mapped");
         note(scenario.machine.sockets.is_some(), "machine.sockets: DRAM is that of one socket");
         note(!scenario.neighbours.is_empty(), "neighbours: packet cores are alone on the machine");
         note(
