@@ -16,7 +16,15 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
 from wirespeed import quantities as q
-from wirespeed.summary_types import LevelSummary, NeighbourSummary, RoutingTable, RunStatus, Summary, TrafficSummary
+from wirespeed.summary_types import (
+    CoreSummary,
+    LevelSummary,
+    NeighbourSummary,
+    RoutingTable,
+    RunStatus,
+    Summary,
+    TrafficSummary,
+)
 
 Family = Literal["io", "wait", "core", "private", "shared", "dram", "other"]
 

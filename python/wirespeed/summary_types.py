@@ -617,6 +617,8 @@ class CoreSummary(TypedDict, total=False):
     """Doorbells that its driver rang: writes of the tail register of its receive queue, for a refill, or of a
     transmit queue, for what a burst sends there.
     """
+    receives: bool
+    """Whether it polls queues of the NIC; others take packets from a software queue."""
     busy: float
     """Share of time in bursts."""
     polling: float
