@@ -233,7 +233,7 @@ def test_all_that_is_wrong_is_told_at_once(wirespeed):
     for part in (
         "--target '40': of packets or of bits? Write '40 Mpps' or '40 Gbps'",
         "--p99 '20': must be a time above 0, for example '20 us'",
-        "--loss 0: no run shows a loss of 0",
+        "--loss 0: no run shows so little",
         "--vary foo: is no dimension",
         "; allowed are cores, queues, rings, pool, burst, io_ways, core_ways",
         "--vary cores=8..2: the range is empty, 8 is above 2; swap them",

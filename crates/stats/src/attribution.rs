@@ -153,7 +153,7 @@ impl Sub for Attribution {
     type Output = Attribution;
     #[inline]
     fn sub(self, rhs: Attribution) -> Attribution {
-        &self - &rhs
+        <&Attribution as Sub>::sub(&self, &rhs)
     }
 }
 impl Sub for &Attribution {
