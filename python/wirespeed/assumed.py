@@ -20,9 +20,12 @@ from wirespeed import _wirespeed, units
 from wirespeed.errors import InputError
 from wirespeed.progress import Callback as Progress
 
-MARK: Final = "assumed"
+MARKS: Final = ("assumed", "fitted")
+"""Words of a comment by which a number has no source of its own."""
 SHARE: Final = 0.2
 """By how much each number is changed, where nothing is said."""
+MATTERS: Final = 0.005
+"""What moves nothing by as much is counted, not listed: chance moves as much."""
 PACKETS: Final = 20_000
 """Packets of each run."""
 _PARTS: Final = (
@@ -39,6 +42,10 @@ _DEFAULT_DRIVER: Final = tuple(f"nic.driver.{what}_instructions" for what in ("r
 _STAGES: Final = "function.program.stages"
 _OF_THE_DEFAULT: Final = "of the order of the scalar path of i40e in DPDK 22.11; no driver is named"
 _LINE: Final = re.compile(r"(?P<key>[\w.-]+)\s*=\s*(?P<value>\"[^\"]*\"|[^#\"]*?)\s*#\s*(?P<says>.*)")
+_CYCLES: Final = re.compile(r"([\d.]+) cycles?")
+_CLOCK: Final = "machine.core.frequency"
+_ROUNDED: Final = 0.01
+"""By what share a time that was given in cycles may differ from them."""
 _NUMBER: Final = re.compile(r"(?P<number>[\d._]+)(?P<unit>.*)")
 
 
@@ -69,8 +76,8 @@ class Assumed:
     def moved(self, changed: str | float) -> float:
         """By what share `changed` is more.
 
-        >>> Assumed("a", 8, "", "").moved(10), Assumed("b", "250 ns", "", "").moved("300 ns")
-        (0.25, 0.2)
+        >>> Assumed("a", 8, "", "").moved(10), Assumed("b", "250 ns", "", "").moved("375 ns")
+        (0.25, 0.5)
         """
         if isinstance(self.value, str):
             before, after = (_NUMBER.fullmatch(str(each)) for each in (self.value, changed))
@@ -90,13 +97,15 @@ class Effect:
     """The mean."""
     dram: float | None = None
     """Reads and writes of DRAM a packet."""
+    carried: float | None = None
+    """What is carried."""
     why: str = ""
     """Why there is none."""
 
     @property
     def size(self) -> float:
-        """The larger of what it moves of the core's time and of the sojourn."""
-        return max(abs(self.core_time or 0.0), abs(self.sojourn or 0.0))
+        """The largest of what it moves of the core's time, of the sojourn and of what is carried."""
+        return max(abs(moved or 0.0) for moved in (self.core_time, self.sojourn, self.carried))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +120,19 @@ class Sensitivity:
         told = [each for each in self.effects if not each.why]
         if not told:
             return f"{_count(len(self.effects))}."
-        core = max(told, key=lambda each: abs(each.core_time or 0.0))
-        wait = max(told, key=lambda each: abs(each.sojourn or 0.0))
         apart = math.sqrt(sum((each.core_time or 0.0) ** 2 for each in told))
+        parts = []
+        for name, of in (
+            ("carried", "what is carried"),
+            ("core_time", "a core's time a packet"),
+            ("sojourn", "the sojourn"),
+        ):
+            most = max(told, key=lambda each: abs(getattr(each, name) or 0.0))
+            if name != "carried" or abs(most.carried or 0.0) >= MATTERS:
+                parts.append(f"{of} by at most {_percent(getattr(most, name))} ({most.assumed.path})")
         return (
-            f"{_count(len(self.effects))}. {100 * self.share:.3g} % more of one moves a core's time a packet by at "
-            f"most {_percent(core.core_time)} ({core.assumed.path}) and the mean sojourn by {_percent(wait.sojourn)} "
-            f"({wait.assumed.path}). If all err by as much, apart from each other, core time is off by "
-            f"{_percent(apart)}."
+            f"{_count(len(self.effects))}. {100 * self.share:.3g} % more of one moves {', '.join(parts)}. If all err "
+            f"by as much, apart from each other, core time is off by {_percent(apart)}."
         )
 
     def document(self) -> dict[str, Any]:
@@ -134,6 +148,7 @@ class Sensitivity:
                     "core_time": each.core_time,
                     "sojourn": each.sojourn,
                     "dram": each.dram,
+                    "carried": each.carried,
                     "part": each.assumed.part,
                     "says": each.assumed.says,
                     "why": each.why or None,
@@ -145,7 +160,7 @@ class Sensitivity:
 
 def _count(numbers: int) -> str:
     what = "number of this machine is" if numbers == 1 else "numbers of this machine are"
-    return f"{numbers or 'No'} {what} assumed"
+    return f"{numbers or 'No'} {what} assumed or fitted"
 
 
 def _percent(part: float | None) -> str:
@@ -157,13 +172,13 @@ def numbers(resolved: str) -> list[Assumed]:
     holds = tomllib.loads(resolved)
     found: dict[str, Assumed] = {}
     for part, text in _texts(holds):
-        if any(MARK in line for line in _in_lists(text)):
+        if any(_is_marked(line) for line in _in_lists(text)):
             said = "stands in a list of stages; function.program.instructions sets all of them"
             found.setdefault(_STAGES, Assumed(_STAGES, "instructions", part, said))
         for path, value, says in _lines(text):
-            if MARK not in says or path in _CHOSEN or path in found:
+            if not _is_marked(says) or path in _CHOSEN or path in found:
                 continue
-            if (now := _value(value)) is not None and _same(_at(holds, path), now):
+            if (now := _holding(holds, path, _value(value))) is not None:
                 found[path] = Assumed(path, now, part, says)
     if _at(holds, "nic.driver") is None:
         usual = _usual_driver()
@@ -215,16 +230,18 @@ def sensitivity(
     for (each, changed), other in zip(varied, others, strict=True):
         # A whole number is changed by one at least: its effect is told of the share that was asked for.
         scale = share / each.moved(changed)
-        core_time, sojourn, dram = (scale * (b / a - 1) if a else None for a, b in zip(base, other, strict=True))
-        effects.append(Effect(each, changed, core_time, sojourn, dram))
+        core_time, sojourn, dram, carried = (
+            scale * (b / a - 1) if a else None for a, b in zip(base, other, strict=True)
+        )
+        effects.append(Effect(each, changed, core_time, sojourn, dram, carried))
     return Sensitivity(share, tuple(sorted(effects, key=lambda effect: -effect.size)))
 
 
-def _measures(summary: Mapping[str, Any]) -> tuple[float, float, float]:
-    """Time of a core that a packet takes, mean sojourn, and reads and writes of DRAM."""
+def _measures(summary: Mapping[str, Any]) -> tuple[float, float, float, float]:
+    """Time of a core that a packet takes, mean sojourn, reads and writes of DRAM, and what is carried."""
     cores, dram = summary["cores"], summary["dram"]
     busy = sum(core["busy"] for core in cores) * summary["simulated_s"] / sum(core["packets"] for core in cores)
-    return busy, summary["sojourn_ns"]["mean"] or 0.0, dram["reads"] + dram["writes"]
+    return busy, summary["sojourn_ns"]["mean"] or 0.0, dram["reads"] + dram["writes"], summary["carried_mpps"]
 
 
 def _texts(holds: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -286,6 +303,22 @@ def _value(written: str) -> str | int | float | None:
     except tomllib.TOMLDecodeError:
         return None
     return value if isinstance(value, str | int | float) and not isinstance(value, bool) else None
+
+
+def _is_marked(words: str) -> bool:
+    return any(mark in words for mark in MARKS)
+
+
+def _holding(holds: Mapping[str, Any], path: str, written: str | float | None) -> str | float | None:
+    """What holds at a path, if it is what a part has written; cycles are a time there."""
+    at = _at(holds, path)
+    cycles = _CYCLES.fullmatch(written) if isinstance(written, str) else None
+    if cycles is None:
+        return written if _same(at, written) else None
+    now, clock = (units.parse(each) if isinstance(each, str) else None for each in (at, _at(holds, _CLOCK)))
+    if now is None or clock is None or abs(now.value * clock.value / float(cycles[1]) - 1) > _ROUNDED:
+        return None
+    return str(at)
 
 
 def _same(one: object, other: object) -> bool:

@@ -42,6 +42,28 @@ def test_a_driver_that_nobody_names_is_assumed_and_a_counted_one_is_not() -> Non
     assert own["nic.driver.rx_instructions"].value == 70
 
 
+def test_a_number_that_was_fitted_is_listed_in_cycles_too() -> None:
+    assert paths()["machine.core.cpi"].value == 0.33
+    # 62 cycles of the processor's clock.
+    haswell = {"machine__processor": "xeon-e5-2697a-v4"}
+    stall = "machine.core.packet_stall"
+    assert str(paths(**haswell)[stall].value).endswith(" ns")
+    assert stall not in paths(**haswell, machine__core__packet_stall="20 ns")
+
+
+def test_what_a_nic_takes_at_most_moves_what_is_carried() -> None:
+    paced = {
+        "traffic.profile": "min64",
+        "traffic.packet_rate": "70 Mpps",
+        "nic.model": "connectx-5",
+        "machine.cores": 6,
+    }
+    found = api.sensitivity("forwarding", set=paced | {"mempool.size": 32_768}, packets=60_000)
+    effects = {each.assumed.path: each for each in found.effects}
+    assert effects["nic.packet_interval"].carried == pytest.approx(-1 / 6, abs=0.02)
+    assert "what is carried by at most 17 % (nic.packet_interval)" in found.sentence()
+
+
 def test_a_longer_way_over_the_link_moves_the_sojourn_by_as_often_as_it_is_gone() -> None:
     found = api.sensitivity("forwarding", set={"traffic.load": 0.1}, share=0.4, packets=5_000)
     effects = {each.assumed.path: each for each in found.effects}
@@ -65,7 +87,7 @@ def test_the_command_tells_the_largest_first_and_refuses_what_is_no_share(wiresp
     assert document["share"] == 0.2
     assert document["effects"][0]["setting"] == LATENCY
     _, shown, _ = wirespeed("sensitivity", *few)
-    assert "numbers of this machine are assumed" in " ".join(shown.split())
+    assert "numbers of this machine are assumed or fitted" in " ".join(shown.split())
     assert max(map(len, shown.splitlines())) <= 80
     for share in ("0", "-1", "3", "nan"):
         code, _, said = wirespeed("sensitivity", *few, "--by", share)

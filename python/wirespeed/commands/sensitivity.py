@@ -22,8 +22,6 @@ _EPILOG: Final = (
     "  wirespeed sensitivity my.toml --by 0.5 --set traffic.load=0.9\n\n"
     "Exit code: 0 fine, 2 bad input, 130 stopped by Ctrl-C."
 )
-_MATTERS: Final = 0.005
-"""What moves nothing by more than this is counted, not listed."""
 
 app = typer.Typer()
 
@@ -45,7 +43,7 @@ class Options(Traffic):
 @app.command("sensitivity", epilog=_EPILOG)
 @spread
 def answer(given: Options) -> int:
-    """Say which numbers of a machine are assumed, and how much each of them matters."""
+    """Say which numbers of a machine are assumed or fitted, and how much each of them matters."""
     with stoppable(), Bar(quiet=given.quiet) as bar:
         found = api.sensitivity(
             given.scenario,
@@ -62,13 +60,13 @@ def answer(given: Options) -> int:
         emit_json(found.document())
         return 0
     show(Text(found.sentence(), "bold"))
-    rows = [each for each in found.effects if each.size > _MATTERS]
+    rows = [each for each in found.effects if each.size > assumed.MATTERS]
     if rows:
         emit("")
         show(_table(rows))
     left = len([each for each in found.effects if not each.why]) - len(rows)
     if left:
-        emit(f"\n {left} more move nothing by {_MATTERS:.1%} or more.")
+        emit(f"\n {left} more move nothing by {assumed.MATTERS:.1%} or more.")
     for each in (each for each in found.effects if each.why):
         show(Text(f" {each.assumed.path} = {each.assumed.value}: {each.why}"))
     return 0
@@ -76,12 +74,12 @@ def answer(given: Options) -> int:
 
 def _table(rows: list[assumed.Effect]) -> Table:
     """What each number moves, the largest first."""
-    table = printed.table("assumed", ">is", ">core time", ">sojourn", ">DRAM")
+    table = printed.table("assumed or fitted", ">is", ">carried", ">core time", ">sojourn", ">DRAM")
     for each in rows:
-        moved = (each.core_time, each.sojourn, each.dram)
+        moved = (each.carried, each.core_time, each.sojourn, each.dram)
         table.add_row(each.assumed.path, str(each.assumed.value), *(_percent(part) for part in moved))
     return table
 
 
 def _percent(part: float | None) -> str:
-    return quantities.change(None if part is None else round(100 * part, 2))
+    return quantities.change(None if part is None else round(100 * part, 1))

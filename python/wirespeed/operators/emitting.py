@@ -207,7 +207,12 @@ def _say_pool(plan: Plan, tx_queues: int, extra: int) -> None:
 
 
 def _cannot(plan: Plan, what: str, has: object, why: str) -> None:
-    plan.say(f"{what}: the scenario has {has}; {why}.")
+    caution = (
+        " CAUTION: another program takes other cycles; rates and sizes of the scenario are not its."
+        if what == "Path"
+        else ""
+    )
+    plan.say(f"{what}: the scenario has {has}; {why}.{caution}")
 
 
 def _vpp(plan: Plan) -> str:

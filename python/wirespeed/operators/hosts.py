@@ -36,7 +36,7 @@ def clock_of(model: str) -> float | None:
     """The base clock in Hz that a processor's name ends with.
 
     >>> clock_of("Intel(R) Xeon(R) Gold 6140 CPU @ 2.30GHz"), clock_of("AMD EPYC")
-    (2300000000.0, None)
+    (2300000000, None)
     """
     found = _CLOCK.search(model)
     value = number(found[1]) if found else None
