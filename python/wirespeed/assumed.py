@@ -59,17 +59,19 @@ class Assumed:
     says: str
 
     def changed(self, share: float) -> str | int | float | None:
-        """The number, more by a share of it; None where it is none. A whole number grows by one at least.
+        """The number, more by a share of it; None where it is none, or zero. A whole number grows by one at least.
 
         >>> Assumed("nic.pcie.latency", "250 ns", "", "").changed(0.2), Assumed("a", 7, "", "").changed(0.1)
         ('300 ns', 8)
         """
+        if not self.value:
+            return None
         if isinstance(self.value, int):
             return max(self.value + 1, round(self.value * (1 + share)))
         if isinstance(self.value, float):
             return self.value * (1 + share)
         found = _NUMBER.fullmatch(self.value)
-        if found is None or units.parse(self.value) is None:
+        if found is None or units.parse(self.value) is None or not float(found["number"].replace("_", "")):
             return None
         return f"{float(found['number'].replace('_', '')) * (1 + share):.6g}{found['unit']}"
 
@@ -214,7 +216,7 @@ def sensitivity(
     for each in numbers(first.resolved):
         changed = each.changed(share)
         if changed is None:
-            effects.append(Effect(each, None, why="a choice, not a number"))
+            effects.append(Effect(each, None, why="a choice, not a number that can be more by a share"))
             continue
         try:
             wanted.append(judge({**short, each.path: changed}))

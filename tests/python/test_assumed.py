@@ -51,6 +51,11 @@ def test_a_number_that_was_fitted_is_listed_in_cycles_too() -> None:
     assert stall not in paths(**haswell, machine__core__packet_stall="20 ns")
 
 
+@pytest.mark.parametrize("value", [0, 0.0, "0 ns", "xor_fold"])
+def test_what_is_zero_or_no_number_cannot_be_more_by_a_share(value: str | float) -> None:
+    assert assumed.Assumed("machine.llc.io_ways", value, "", "").changed(0.2) is None
+
+
 def test_what_a_nic_takes_at_most_moves_what_is_carried() -> None:
     paced = {
         "traffic.profile": "min64",
@@ -76,7 +81,7 @@ def test_a_longer_way_over_the_link_moves_the_sojourn_by_as_often_as_it_is_gone(
     assert all((effects[path].core_time or 0) > 0 for path in INSTRUCTIONS)
     assert [each.size for each in found.effects] == sorted((each.size for each in found.effects), reverse=True)
     # What cannot be changed says why.
-    assert effects["machine.llc.hash"].why == "a choice, not a number"
+    assert effects["machine.llc.hash"].why == "a choice, not a number that can be more by a share"
     assert "allowed is 0 to 3" in effects["machine.llc.io_age"].why
 
 
