@@ -103,7 +103,8 @@ class Scenario:
 
 @final
 class Stock:
-    def __new__(cls) -> Stock: ...
+    def __new__(cls, near: Scenario | None = None) -> Stock: ...
+    def near(self, scenario: Scenario) -> Stock: ...
 
 @final
 class Table:

@@ -154,6 +154,10 @@ class WarmUpSummary(TypedDict, total=False):
     """Mbufs in the pool."""
     stored: int
     """Packets that got an mbuf by then."""
+    taken_over: int
+    """Lines that the LLC began with: those of another machine that was warm, from which this one started; 0 where
+    it started from nothing.
+    """
     settled_after: int | None
     """Of the packets sent in detail after those without time, after how many the sojourn had settled by MSER-5;
     `None` if too few were sent to tell.

@@ -228,17 +228,25 @@ impl PyScenario {
     }
 }
 
-/// What runs loaded, for later ones.
+/// What runs loaded, for later ones. With `near` all their machines begin near that of a scenario, which warms up once.
 #[pyclass(name = "Stock", frozen, module = "wirespeed._wirespeed")]
 struct PyStock {
     kept: Arc<sim::Stock>,
+    near: Option<Arc<sim::Near>>,
 }
 
 #[pymethods]
 impl PyStock {
     #[new]
-    fn new() -> PyStock {
-        PyStock { kept: Arc::new(sim::Stock::new()) }
+    #[pyo3(signature = (near=None))]
+    fn new(near: Option<PyRef<'_, PyScenario>>) -> PyStock {
+        let near = near.map(|scenario| Arc::new(sim::Near::new(scenario.resolved.clone())));
+        PyStock { kept: Arc::new(sim::Stock::new()), near }
+    }
+
+    /// The same inputs, and machines that begin near that of `scenario`.
+    fn near(&self, scenario: PyRef<'_, PyScenario>) -> PyStock {
+        PyStock { kept: self.kept.clone(), near: Some(Arc::new(sim::Near::new(scenario.resolved.clone()))) }
     }
 }
 
@@ -262,9 +270,10 @@ fn run(
     let options = RunOptions { threads, same_packets };
     let scenarios: Vec<sim::Scenario> = scenarios.iter().map(|s| s.resolved.clone()).collect();
     let mut reporter = Reporter { callback: progress, last: None, phase: String::new(), stopped: false, failed: None };
-    let stock = stock.map_or_else(Default::default, |s| s.kept.clone());
+    let (stock, near) = stock.map_or_else(Default::default, |s| (s.kept.clone(), s.near.clone()));
     let finished = py.detach(|| {
-        catch_unwind(AssertUnwindSafe(|| sim::run_from(&stock, &scenarios, options, &mut |p| reporter.report(p))))
+        let mut tell = |p: &Progress| reporter.report(p);
+        catch_unwind(AssertUnwindSafe(|| sim::run_from(&stock, near.as_deref(), &scenarios, options, &mut tell)))
     });
     if let Some(failed) = reporter.failed {
         return Err(failed);

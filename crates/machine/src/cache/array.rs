@@ -99,6 +99,21 @@ pub struct Victim {
     pub owner: u8,
 }
 
+/// A line that is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Resident {
+    /// Which.
+    pub line: Line,
+    /// Whether memory does not have its latest data.
+    pub dirty: bool,
+    /// Who filled it.
+    pub owner: u8,
+    /// Its age, of a policy that keeps one; 0 of others.
+    pub age: u8,
+    /// Where it lies.
+    pub way: u32,
+}
+
 /// A mask allows no way of the array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoWay;
@@ -606,6 +621,31 @@ impl<P: ReplacementPolicy> TagArray<P> {
                 }
             }
         });
+    }
+
+    /// The lines of all sets, with the number of the set: of each those that were used longest ago before the others, where
+    /// the policy keeps their order, and all sets' first ones before any second one.
+    pub(crate) fn residents(&self, mut seen: impl FnMut(usize, Resident)) {
+        let ordered = self.policy.is_ordered();
+        with_sets!(&self.sets, sets => for turn in (0..self.ways).rev() {
+            for (number, set) in sets.iter().enumerate() {
+                let state = &set.state[..self.ways as usize];
+                let way = if ordered { state.iter().position(|&rank| u32::from(rank) == turn) } else { Some(turn as usize) };
+                let Some(way) = way.filter(|&way| set.tags[way] != EMPTY) else { continue };
+                seen(number, Resident {
+                    line: Line(u64::from(set.tags[way])),
+                    dirty: set.dirty >> way & 1 == 1,
+                    owner: set.owner[way],
+                    age: if ordered { 0 } else { set.state[way] },
+                    way: way as u32,
+                });
+            }
+        });
+    }
+
+    /// Whether `way` of set `set` has no line.
+    pub(crate) fn is_empty_at(&self, set: usize, way: u32) -> bool {
+        way < self.ways && with_sets!(&self.sets, sets => sets[set].tags[way as usize] == EMPTY)
     }
 
     /// As [`TagArray::prefetch_at`], of the sets of `lines`.

@@ -11,7 +11,7 @@ mod replacement;
 mod simulate;
 
 pub use array::{NoWay, Slot, TagArray, Victim, WriteOutcome};
-pub(crate) use array::{RowOfSets, equal_tags, prefetch};
+pub(crate) use array::{Resident, RowOfSets, equal_tags, prefetch};
 pub(crate) use chain::check_ways;
 pub use chain::{
     CacheChain, ChainCounts, HitCounts, LevelClassSpec, LevelCounts, LevelSpec, MAX_LINES, Origin, WriteHitPolicy,

@@ -58,6 +58,8 @@ pub trait ReplacementPolicy {
     ) -> Option<u32>;
     /// `way` is empty from now on.
     fn remove<const N: usize>(&mut self, state: &mut [u8; N], ways: u32, way: u32);
+    /// Whether the state of a set is the order of its ways, the most recent first.
+    fn is_ordered(&self) -> bool;
 }
 
 /// True LRU, chosen at compile time.
@@ -95,6 +97,11 @@ impl ReplacementPolicy for Lru {
     fn remove<const N: usize>(&mut self, state: &mut [u8; N], ways: u32, way: u32) {
         ranks::make_last(state, ways, way);
     }
+
+    #[inline(always)]
+    fn is_ordered(&self) -> bool {
+        true
+    }
 }
 
 /// Any policy, chosen at run time.
@@ -109,11 +116,6 @@ impl AnyPolicy {
     /// `seed` is for [`Replacement::Random`]: the same seed and accesses give the same victims.
     pub fn new(replacement: Replacement, seed: u64) -> AnyPolicy {
         AnyPolicy { replacement, random: seed }
-    }
-
-    /// Whether the state of a set is the order of its ways.
-    pub(super) fn is_ordered(&self) -> bool {
-        matches!(self.replacement, Replacement::Lru | Replacement::Fifo | Replacement::Mru)
     }
 
     /// A number below `n`, which is not 0 (SplitMix64: Steele, Lea and Flood, OOPSLA 2014).
@@ -196,6 +198,10 @@ impl ReplacementPolicy for AnyPolicy {
         if self.is_ordered() {
             ranks::make_last(state, ways, way);
         }
+    }
+
+    fn is_ordered(&self) -> bool {
+        matches!(self.replacement, Replacement::Lru | Replacement::Fifo | Replacement::Mru)
     }
 }
 

@@ -8,7 +8,9 @@ use super::mix::mix;
 use super::placement::SlicePlacement;
 use super::tenants::{Tenants, is_of_tenants};
 use crate::MachineError;
-use crate::cache::{AnyPolicy, CacheSpec, NoWay, OLDEST, Replacement, RowOfSets, TagArray, Victim, WriteOutcome};
+use crate::cache::{
+    AnyPolicy, CacheSpec, NoWay, OLDEST, Replacement, Resident, RowOfSets, TagArray, Victim, WriteOutcome,
+};
 use crate::divisor::Divisor;
 
 use super::ways::Ways;
@@ -512,6 +514,38 @@ impl Llc {
                 }
             }
         }
+    }
+
+    /// The lines that are there but for those of tenants, as [`TagArray::residents`] has them.
+    pub(super) fn residents(&self) -> Vec<Resident> {
+        let placement = self.placement.as_deref();
+        let mut all = Vec::with_capacity(self.occupancy() as usize);
+        let mut seen = |slice, resident: Resident| {
+            if resident.owner != TENANTS {
+                let named = SlicePlacement::name(placement, resident.line);
+                all.push(Resident { line: named.unwrap_or_else(|| self.hash.join(slice, resident.line)), ..resident });
+            }
+        };
+        match &self.tags {
+            SliceTags::Lru(tags) => tags.residents(|set, resident| seen(set % self.slices.len(), resident)),
+            SliceTags::Any(arrays) => {
+                for (slice, tags) in arrays.iter().enumerate() {
+                    tags.residents(|_, resident| seen(slice, resident));
+                }
+            }
+        }
+        all
+    }
+
+    /// A line that another LLC had comes in as by [`Llc::fill`], into the way that it had there if that is allowed and empty; whether
+    /// it found room.
+    pub(super) fn keep(&mut self, spot: Spot, share: FillRule, resident: &Resident) -> bool {
+        let way = Cbm(1u32.checked_shl(resident.way).unwrap_or(0) & share.ways.0);
+        let slices = self.slices.len();
+        let is_free =
+            way.0 != 0 && with_tags!(&mut self.tags, slices, spot, tags, set => tags.is_empty_at(set, resident.way));
+        let ways = if is_free { way } else { share.ways };
+        self.fill(spot, FillRule { ways, ..share }, resident.dirty).is_ok()
     }
 
     /// Of a hit, without distance.

@@ -52,6 +52,9 @@ mod sockets;
 mod sockets_tests;
 mod tables_in_stack;
 mod tails;
+mod take_over;
+#[cfg(test)]
+mod take_over_tests;
 mod tenants;
 #[cfg(test)]
 mod tenants_tests;

@@ -16,7 +16,7 @@ use crate::stacked::Using;
 const WAYS: u32 = 8;
 
 /// An LLC of `lines` lines behind private caches of a line each, in so many slices.
-fn spec(lines: u64, slices: u32, inclusion: Inclusion, gbps: f64) -> MemorySpec {
+pub(super) fn spec(lines: u64, slices: u32, inclusion: Inclusion, gbps: f64) -> MemorySpec {
     let ns = Span::from_ns;
     let cache =
         |lines: u64, ways: u32, latency| CacheSpec { size: Size::from_bytes(lines * 64), ways, latency: ns(latency) };

@@ -162,6 +162,11 @@ impl RxQueue {
         self.posted.len()
     }
 
+    /// Mbufs that wait in descriptors for packets to come, the one that is used last before the others.
+    pub fn posted_mbufs(&self) -> impl ExactSizeIterator<Item = u32> {
+        self.posted.iter().rev().copied()
+    }
+
     /// Mbufs in descriptors: for packets to come, on their way, and with packets that wait; those about to be posted
     /// are among them.
     pub fn held(&self) -> u64 {

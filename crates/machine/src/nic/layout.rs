@@ -1,8 +1,10 @@
 //! Where mbufs, rings and tables lie in a server's memory.
 
 use packet::{MBUF_DATA_ROOM_BYTES, MBUF_HEADER_BYTES, MBUF_HEADROOM_BYTES};
+use std::ops::Range;
+
 use probe::{Layout, Placed, Ref, RegionId, RegionSpec, Request, Requests, Sharing};
-use units::{Addr, CoreId, LINE_BYTES};
+use units::{Addr, CoreId, LINE_BYTES, Line};
 
 use super::{NicSpec, POOL, POOL_CACHE, POOL_RING, RX_COMPLETIONS, RX_RING, RX_SW_RING, TX_RING, TX_SW_RING};
 use crate::MachineError;
@@ -132,6 +134,32 @@ impl ServerLayout {
         Addr(self.mbuf(index).0 + MBUF_HEADER_BYTES + MBUF_HEADROOM_BYTES)
     }
 
+    /// Where lines of a server that `other` places lie here: those of a region that both have, at the same offset in it.
+    /// `mbufs` names the mbuf that stands here for each of the other's.
+    pub fn moved(&self, other: &ServerLayout, mbufs: &[Option<u32>]) -> impl Fn(Line) -> Option<Line> {
+        let here = |extent: &Extent| {
+            self.extents.iter().find(|e| e.group == extent.group && e.name == extent.name && e.core == extent.core)
+        };
+        // Extents lie one behind the other, in order.
+        let both: Vec<(Range<u64>, Option<Range<u64>>)> =
+            other.extents.iter().map(|extent| (extent.bytes.clone(), here(extent).map(|e| e.bytes.clone()))).collect();
+        let (pool, stride) = (self.pool, self.stride);
+        let other_pool = other.pool..other.pool + mbufs.len() as u64 * other.stride;
+        let of_mbufs: Vec<Option<u32>> = if stride == other.stride { mbufs.to_vec() } else { Vec::new() };
+        move |line| {
+            let at = line.0 * LINE_BYTES;
+            if other_pool.contains(&at) {
+                let (mbuf, offset) = ((at - other_pool.start) / stride, (at - other_pool.start) % stride);
+                let mbuf = of_mbufs.get(mbuf as usize).copied().flatten()?;
+                return Some(Line((pool + u64::from(mbuf) * stride + offset) / LINE_BYTES));
+            }
+            let (from, to) = &both[..both.partition_point(|(from, _)| from.start <= at)].last()?;
+            let to = to.as_ref().filter(|_| from.contains(&at))?;
+            let moved = to.start + (at - from.start);
+            to.contains(&moved).then_some(Line(moved / LINE_BYTES))
+        }
+    }
+
     /// Bytes between mbufs.
     pub fn mbuf_stride(&self) -> u64 {
         self.stride
@@ -254,6 +282,44 @@ mod tests {
             RegionSpec { id: RegionId::FIRST_TABLE, name: "t".into(), bytes: 100_000, sharing: Sharing::Shared };
         let nic = NicSpec { ports: 2, ..nic_of(512) };
         ServerLayout::new(2, (1000, MBUF_STRIDE), 9000, &nic, &[table], |_, _| PAGE_BYTES).unwrap()
+    }
+
+    #[test]
+    fn lines_move_with_their_region_and_mbufs_by_name() {
+        let regions = |bytes: [u64; 2]| {
+            [0, 1].map(|i| RegionSpec {
+                id: RegionId(RegionId::FIRST_TABLE.0 + i),
+                name: format!("t{i}"),
+                bytes: bytes[usize::from(i)],
+                sharing: Sharing::PerCore,
+            })
+        };
+        let layout = |cores, mbufs, ring, bytes, n| {
+            let nic = nic_of(ring);
+            ServerLayout::new(cores, (mbufs, MBUF_STRIDE), 9000, &nic, &regions(bytes)[..n], |_, _| PAGE_BYTES).unwrap()
+        };
+        let (there, here) = (layout(2, 10, 512, [8192, 20_000], 2), layout(1, 8, 128, [4096, 30_000], 2));
+        let names: Vec<Option<u32>> = (0..10).map(|mbuf| (mbuf > 1).then(|| 9 - mbuf)).collect();
+        let moved = here.moved(&there, &names);
+        let line = |at: u64| Line(at / LINE_BYTES);
+        for mbuf in 0..10 {
+            let from = line(there.mbuf(mbuf).0 + 320);
+            assert_eq!(moved(from), (mbuf > 1).then(|| line(here.mbuf(9 - mbuf).0 + 320)), "{mbuf}");
+        }
+        let table = |layout: &ServerLayout, n, core, offset| line(layout.address(RegionId(n), offset, core).0);
+        let [first, second] = [0, 1].map(|i| RegionId::FIRST_TABLE.0 + i);
+        assert_eq!(moved(table(&there, second, 0, 19_000)), Some(table(&here, second, 0, 19_000)));
+        // There is no second core, and the first table is shorter.
+        assert_eq!(moved(table(&there, second, 1, 0)), None);
+        assert_eq!(moved(table(&there, first, 0, 4032)), Some(table(&here, first, 0, 4032)));
+        assert_eq!(moved(table(&there, first, 0, 4096)), None);
+        assert_eq!(moved(Line(0)), None);
+        let without = layout(2, 10, 512, [8192, 0], 1);
+        assert_eq!(without.moved(&there, &names)(table(&there, second, 0, 0)), None);
+        // Mbufs of another size are others.
+        let nic = nic_of(128);
+        let wide = ServerLayout::new(1, (8, 4096), 9000, &nic, &[], |_, _| PAGE_BYTES).unwrap();
+        assert_eq!(wide.moved(&there, &names)(line(there.mbuf(5).0)), None);
     }
 
     #[test]

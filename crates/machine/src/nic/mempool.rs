@@ -228,6 +228,17 @@ impl Mempool {
         (self.common.len() + self.caches.iter().map(Vec::len).sum::<usize>()) as u64
     }
 
+    /// Free mbufs, those that were used last before the others; `posted` are those in receive rings, in that order, too, which
+    /// are among them: a FIFO pool's are those that were free for longest, a LIFO pool's were used last.
+    pub fn by_use(&self, posted: impl Iterator<Item = u32>) -> Vec<u32> {
+        let cached = self.caches.iter().flat_map(|cache| cache.iter().rev().copied());
+        let common = self.common.iter().rev().copied();
+        match self.kind {
+            MempoolKind::Fifo => cached.chain(common).chain(posted).collect(),
+            MempoolKind::Lifo => cached.chain(posted).chain(common).collect(),
+        }
+    }
+
     /// Whether `n` mbufs are there for `core`: in its cache and in common, not in the caches of others.
     pub fn has(&self, core: CoreId, n: usize) -> bool {
         n <= self.common.len() + self.caches[usize::from(core.0)].len()

@@ -28,6 +28,11 @@ impl RxQueues {
         &self.queues[number]
     }
 
+    /// All of them.
+    pub fn queues(&self) -> impl Iterator<Item = &RxQueue> {
+        self.queues.iter()
+    }
+
     /// The NIC takes a descriptor of a queue: see [`RxQueue::take_descriptor`].
     pub fn take_descriptor(&mut self, queue: usize) -> Option<(u64, u32)> {
         self.queues[queue].take_descriptor()

@@ -333,6 +333,9 @@ pub fn warmup_text(w: &WarmUp) -> String {
     if w.untimed > 0 {
         text += &format!(", {} of them without time", count(w.untimed));
     }
+    if w.taken_over > 0 {
+        text += ", from what the caches of a like machine held";
+    }
     text += match w.end {
         WarmUpEnd::Given => ", as run.warmup says",
         WarmUpEnd::Settled => "",

@@ -9,6 +9,7 @@
 
 pub mod counts;
 pub mod measure;
+pub mod near;
 mod observe;
 pub mod predict;
 pub mod rows;
@@ -30,6 +31,7 @@ use traffic::Load;
 use units::{Ps, Rate};
 
 use crate::load::{InputFile, Loaded, Routing, Stock, load};
+use crate::run::near::Near;
 use crate::run::schedule::{ProgressWatch, Stage};
 use crate::run::search::{Bisection, sufficient_packets, trial_packets};
 use crate::run::simulate::{Measured, SimulationSetup};
@@ -239,15 +241,16 @@ pub fn run_all(
     options: RunOptions,
     progress: &mut dyn FnMut(&Progress) -> bool,
 ) -> Result<Vec<RunResult>, ScenarioError> {
-    run_from(&Arc::new(Stock::new()), scenarios, options, progress)
+    run_from(&Arc::new(Stock::new()), None, scenarios, options, progress)
 }
 
-/// As [`run_all`], and loads only what is not in `stock`.
+/// As [`run_all`], and loads only what is not in `stock`. Where `near` is given, machines begin near its base.
 ///
 /// # Errors
 /// As [`run`], for the first scenario that has one.
 pub fn run_from(
     stock: &Arc<Stock>,
+    near: Option<&Near>,
     scenarios: &[Scenario],
     options: RunOptions,
     progress: &mut dyn FnMut(&Progress) -> bool,
@@ -257,7 +260,10 @@ pub fn run_from(
         progress(&Progress { phase: "load".into(), done: 0, total: 1, note: what.into() })
     })?;
     let load_s = started.elapsed().as_secs_f64();
-    let plans = scenarios.iter().zip(&loaded).enumerate().map(|(i, (s, l))| ScenarioPlan::new(i, s, l));
+    let plans = scenarios.iter().zip(&loaded).enumerate().map(|(i, (s, l))| {
+        let near = near.map(|near| (near, stock));
+        ScenarioPlan::new(i, s, l, near)
+    });
     let plans: Vec<ScenarioPlan> = plans.collect::<Result<_, _>>()?;
     let (mut outcomes, stopped) = schedule::run(
         options.threads,
@@ -357,14 +363,21 @@ struct ScenarioPlan<'a> {
     stalls: Option<PlacedStalls>,
     /// The outcome of [`PartKind::Warm`], as long as a part may want it.
     warm: Mutex<Option<WarmServer>>,
+    /// Where its machine begins, with what the base of that is loaded from.
+    near: Option<(&'a Near, &'a Arc<Stock>)>,
 }
 
 impl ScenarioPlan<'_> {
-    fn new<'a>(index: usize, scenario: &'a Scenario, loaded: &'a Loaded) -> Result<ScenarioPlan<'a>, ScenarioError> {
+    fn new<'a>(
+        index: usize,
+        scenario: &'a Scenario,
+        loaded: &'a Loaded,
+        near: Option<(&'a Near, &'a Arc<Stock>)>,
+    ) -> Result<ScenarioPlan<'a>, ScenarioError> {
         let trial_packets = trial_packets(scenario, &loaded.blueprint);
         let line = scenario.nic.rate;
         let mut plan =
-            ScenarioPlan { index, scenario, loaded, line, trial_packets, stalls: None, warm: Mutex::default() };
+            ScenarioPlan { index, scenario, loaded, line, trial_packets, stalls: None, warm: Mutex::default(), near };
         let share = plan.share(&scenario.traffic.offered(plan.line))?;
         plan.stalls = plan.placed_stalls()?;
         if share > 1.0 + 1e-9 {
@@ -426,7 +439,8 @@ impl ScenarioPlan<'_> {
 
     /// It is simulated at several rates.
     fn has_several(&self) -> bool {
-        self.scenario.run.search.is_some() || !self.scenario.run.curve.is_empty()
+        // Near a base the machine is kept warm by that.
+        self.near.is_none() && (self.scenario.run.search.is_some() || !self.scenario.run.curve.is_empty())
     }
 
     fn forget_warm(&self) {
@@ -519,6 +533,12 @@ impl ScenarioPlan<'_> {
             PartKind::Run | PartKind::Again(_) => run.sampling.as_ref(),
             _ => None,
         };
+        if let Some((near, stock)) = self.near
+            && !matches!(part.kind, PartKind::Again(_))
+        {
+            let (warm, warmed_at) = near.warm(&setup, stock, &self.loaded.inputs, run.packets, watch)?;
+            return setup.simulate_warm(warm, Some(&warmed_at), &load, packets, sampling, watch).map(Some);
+        }
         let measured = match warm {
             None => setup.simulate(&load, packets, sampling, watch),
             Some(warm) => setup.simulate_warm(warm, Some(&own), &load, packets, sampling, watch),

@@ -12,7 +12,7 @@ use crate::run::observe::{Observed, Unobserved, observe};
 use crate::run::sampling::{Sampling, sample};
 use crate::run::schedule::ProgressWatch;
 use crate::run::steer::{ControlInterval, Steer};
-use crate::run::warm::{WarmServer, WarmUp, WarmUpRule};
+use crate::run::warm::{Inherited, WarmServer, WarmUp, WarmUpRule};
 use crate::scenario::{SamplingSpec, Scenario, ScenarioError};
 use crate::server::Server;
 
@@ -75,10 +75,22 @@ impl SimulationSetup<'_> {
         packets: u64,
         watch: &ProgressWatch,
     ) -> Result<WarmServer, ScenarioError> {
+        Ok(self.warm((self.server(load)?, Inherited::default()), packets, watch))
+    }
+
+    /// As [`SimulationSetup::warm_at`], of a server that has done nothing yet and begins with the rest of `begun`.
+    pub(crate) fn warm(&self, begun: (Server, Inherited), packets: u64, watch: &ProgressWatch) -> WarmServer {
+        self.rule(packets).without_time(begun.0, begun.1, watch)
+    }
+
+    /// A server that is to be offered `load`.
+    ///
+    /// # Errors
+    /// As [`SimulationSetup::simulate`].
+    pub(crate) fn server(&self, load: &Load) -> Result<Server, ScenarioError> {
         self.packets_per_second(load)?;
         let seed = Seed(self.scenario.run.seed);
-        let server = Server::new(self.scenario, self.function.clone(), self.source(load)?, u64::MAX, seed)?;
-        Ok(self.rule(packets).without_time(server, watch))
+        Server::new(self.scenario, self.function.clone(), self.source(load)?, u64::MAX, seed)
     }
 
     /// Simulates `packets` packets from `warm` on, after the part of warm-up that goes in detail. Where `warm` was warmed up

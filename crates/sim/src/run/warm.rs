@@ -26,6 +26,10 @@
 //! settle go without time, the rest in detail.
 //!
 //! A policy is switched on where the first part ends.
+//!
+//! A server that has taken over what another one's caches hold ([`super::near`]) has less to settle, and shows it only once what it
+//! does in another way has had time to tell: each of its stretches is at least [`AFTER_ANOTHER`] packets long. Mbufs that
+//! stand for those of the other one count as used.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -34,10 +38,13 @@ use units::Ps;
 
 use super::schedule::ProgressWatch;
 use super::steer::{Steer, advance};
+use crate::server::take_over::TakenOver;
 use crate::server::{Departure, DepartureObserver, Loss, PacketFate, Pause, Server};
 
 /// Packets in detail before each stretch without time: bursts enough of one kind of core.
 const CLOCK: u64 = 2_048;
+/// Packets of a stretch without time, at least, of a server that began with another one's caches.
+const AFTER_ANOTHER: u64 = 16_384;
 /// What may still change, as a share.
 const STEADY: f64 = 0.02;
 /// Accesses to DRAM, or lines that come in, that count for nothing, as a share of accesses to the LLC: one in some eighty packets.
@@ -71,6 +78,9 @@ pub struct WarmUp {
     pub mbufs: u64,
     /// Packets that got an mbuf by then.
     pub stored: u64,
+    /// Lines that the LLC began with: those of another machine that was warm, from which this one started; 0 where it started from
+    /// nothing.
+    pub taken_over: u64,
     /// Of the packets sent in detail after those without time, after how many the sojourn had settled by MSER-5;
     /// [`None`] if too few were sent to tell.
     pub settled_after: Option<u64>,
@@ -124,6 +134,29 @@ pub(crate) struct WarmServer {
     untimed: u64,
     refused: u64,
     unsettled: Vec<WarmthMeasure>,
+    taken: TakenOver,
+}
+
+/// What a server begins with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Inherited {
+    taken: TakenOver,
+    /// What had not settled where that came from.
+    unsettled: Vec<WarmthMeasure>,
+}
+
+impl WarmServer {
+    /// `server`, which has done nothing yet, begins with what the caches of this one hold.
+    pub(crate) fn hand_over(&self, server: &mut Server) -> Inherited {
+        let taken = server.take_over(&self.server);
+        // Mbufs that were not used here have not been there either.
+        let used = self.server.offered() - self.refused + self.taken.mbufs;
+        let unsettled = self.unsettled.iter().filter(|measure| **measure != WarmthMeasure::Mbufs);
+        Inherited {
+            taken: TakenOver { mbufs: taken.mbufs.min(used), ..taken },
+            unsettled: unsettled.copied().collect(),
+        }
+    }
 }
 
 /// What the second half of a stretch is compared by.
@@ -168,16 +201,18 @@ fn go_on(
     server.offered() >= offered
 }
 
-/// The first part of the warm-up of a `server` with `mbufs` mbufs that has done nothing yet: see the module header. It ends
-/// before packet `room`.
-fn warm_by_state(mut server: Server, mbufs: u64, room: u64, watch: &ProgressWatch) -> WarmServer {
+/// The first part of the warm-up of a `server` that has done nothing yet and begins with `from`, where `mbufs` mbufs are to be used:
+/// see the module header. It ends before packet `room`.
+fn warm_by_state(mut server: Server, from: Inherited, mbufs: u64, room: u64, watch: &ProgressWatch) -> WarmServer {
     use WarmthMeasure::{DdioHits, DramAccesses, LlcLines, Mbufs};
+    let Inherited { taken, unsettled: inherited } = from;
     let mut seen = Refused::default();
     let mut untimed = 0;
     let mut unsettled = vec![LlcLines, DramAccesses, DdioHits, Mbufs];
     while !unsettled.is_empty() {
         let from = server.offered() + CLOCK;
-        let (middle, to) = (from + from / 2, 2 * from);
+        let stretch = if taken.lines > 0 { from.max(AFTER_ANOTHER) } else { from };
+        let (middle, to) = (from + stretch / 2, from + stretch);
         if to > room || !go_on(&mut server, from, &mut seen, &mut None, watch) {
             break;
         }
@@ -209,7 +244,13 @@ fn warm_by_state(mut server: Server, mbufs: u64, room: u64, watch: &ProgressWatc
         unsettled = vec![LlcLines, DramAccesses, DdioHits, Mbufs];
         unsettled.retain(|&measure| !is_settled(measure));
     }
-    WarmServer { server, untimed, refused: seen.packets, unsettled }
+    // What had not settled there shows here only after as long as there.
+    for measure in inherited {
+        if !unsettled.contains(&measure) {
+            unsettled.push(measure);
+        }
+    }
+    WarmServer { server, untimed, refused: seen.packets, unsettled, taken }
 }
 
 /// How long the warm-up of a run is.
@@ -242,10 +283,11 @@ impl WarmUpRule {
         }
     }
 
-    /// The first part of the warm-up of `server`, which has done nothing yet. See the module header.
-    pub(crate) fn without_time(&self, server: Server, watch: &ProgressWatch) -> WarmServer {
+    /// The first part of the warm-up of `server`, which has done nothing yet and begins with `from`. See the module header.
+    pub(crate) fn without_time(&self, server: Server, from: Inherited, watch: &ProgressWatch) -> WarmServer {
         let room = self.given.unwrap_or(self.most(self.packets.saturating_mul(MOST_UNTIMED)));
-        warm_by_state(server, self.mbufs, room.saturating_sub(self.least()), watch)
+        let mbufs = self.mbufs.saturating_sub(from.taken.mbufs);
+        warm_by_state(server, from, mbufs, room.saturating_sub(self.least()), watch)
     }
 
     /// The second part, until measurement is to begin. See the module header.
@@ -255,8 +297,9 @@ impl WarmUpRule {
         steer: &mut Option<Steer>,
         watch: &ProgressWatch,
     ) -> (Server, WarmUp) {
-        let WarmServer { mut server, untimed, refused, mut unsettled } = warm;
-        let WarmUpRule { packets, given, mbufs, llc_capacity, .. } = *self;
+        let WarmServer { mut server, untimed, refused, mut unsettled, taken } = warm;
+        let WarmUpRule { packets, given, llc_capacity, .. } = *self;
+        let mbufs = self.mbufs.saturating_sub(taken.mbufs);
         let from = server.offered();
         // A policy needs time, too.
         let for_the_pool = if from - refused < mbufs || steer.is_some() {
@@ -290,8 +333,9 @@ impl WarmUpRule {
                     unsettled,
                     llc_lines: memory.llc_occupancy(),
                     llc_capacity,
-                    mbufs,
+                    mbufs: self.mbufs,
                     stored,
+                    taken_over: taken.lines,
                     settled_after: truncation
                         .filter(|t| t.reliable)
                         .map(|t| t.drop as u64 * seen.sojourns.batch_size()),

@@ -22,6 +22,7 @@ mod pending;
 mod saved;
 mod spread;
 mod stalls;
+pub(crate) mod take_over;
 
 use std::collections::VecDeque;
 

@@ -6,6 +6,7 @@ mod coherence;
 mod control_plane;
 mod functional;
 mod iommu;
+mod near;
 mod nics;
 mod owners;
 mod packet_buffer;

@@ -30,7 +30,7 @@ fn document(scenario: &Scenario, threads: usize) -> Value {
     without_host(summary(&run(scenario, RunOptions { threads, same_packets: false }, &mut |_| true).unwrap(), "test"))
 }
 
-fn without_host(mut document: Value) -> Value {
+pub(super) fn without_host(mut document: Value) -> Value {
     HOST.iter().for_each(|field| document[*field] = Value::Null);
     document
 }

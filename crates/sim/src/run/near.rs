@@ -1,0 +1,151 @@
+//! Machines near one that is warm.
+//!
+//! A study runs many machines that differ in a ring, some ways, a technique, and most of what each would do before it is
+//! measured is to fill the same caches with the same tables. Here one of them, the base, warms up from nothing, once for each seed
+//! of the traffic. Each other machine takes over what the base's caches hold (`Server::take_over`), goes on until its own state
+//! has settled, once, too, at the base's rate of packets, and all its runs go on from a clone of that. What a run finds depends
+//! on its scenario and on the base's alone, not on what ran before it or beside it.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use engine::Seed;
+use traffic::{Blueprint, Load};
+
+use crate::load::{InputFile, Stock, load};
+use crate::run::schedule::ProgressWatch;
+use crate::run::simulate::SimulationSetup;
+use crate::run::warm::{Inherited, WarmServer};
+use crate::scenario::{Scenario, ScenarioError};
+use crate::server::{Server, belonging};
+
+/// Warm machines that are kept, each of some 10 to 20 MB: those of a round of a search.
+const KEPT: usize = 32;
+/// Bases that are kept.
+const KEPT_BASES: usize = 4;
+/// The base warms up as for a run of so many packets, at least: what has not settled there has not settled anywhere near it.
+const LEAST_OF_BASE: u64 = 250_000;
+
+/// A base, and machines near it that are warm. See the module header.
+pub struct Near {
+    scenario: Scenario,
+    /// By seed.
+    bases: Mutex<Kept<u64>>,
+    machines: Mutex<Kept<String>>,
+}
+
+/// Where a warm machine is put once it is made; whoever wants it meanwhile waits.
+type Slot = Arc<Mutex<Option<WarmServer>>>;
+
+/// Warm machines, the one used last behind the others.
+struct Kept<K> {
+    most: usize,
+    all: Vec<(K, Slot)>,
+}
+
+impl<K: PartialEq> Kept<K> {
+    fn new(most: usize) -> Mutex<Kept<K>> {
+        Mutex::new(Kept { most, all: Vec::new() })
+    }
+
+    fn slot(&mut self, key: K) -> Slot {
+        let at = self.all.iter().position(|(of, _)| *of == key);
+        let entry = at.map_or_else(|| (key, Slot::default()), |at| self.all.remove(at));
+        let slot = entry.1.clone();
+        self.all.push(entry);
+        let over = self.all.len().saturating_sub(self.most);
+        self.all.drain(..over);
+        slot
+    }
+}
+
+impl fmt::Debug for Near {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Near").field("base", &self.scenario.name).finish_non_exhaustive()
+    }
+}
+
+impl Near {
+    /// Machines near that of `scenario`, at whose rate all warm up.
+    pub fn new(scenario: Scenario) -> Near {
+        Near { scenario, bases: Kept::new(KEPT_BASES), machines: Kept::new(KEPT) }
+    }
+
+    /// The machine of `setup` after the part of its warm-up that goes without time, for runs of `packets` packets, and the load of
+    /// that.
+    ///
+    /// # Errors
+    /// A machine or a load that cannot be; input of the base that cannot be read.
+    pub(super) fn warm(
+        &self,
+        setup: &SimulationSetup<'_>,
+        stock: &Arc<Stock>,
+        inputs: &[InputFile],
+        packets: u64,
+        watch: &ProgressWatch,
+    ) -> Result<(WarmServer, Load), ScenarioError> {
+        let mut scenario = setup.scenario.clone();
+        scenario.traffic.offer_as(&self.scenario.traffic);
+        let (run, seed) = (&setup.scenario.run, Seed(setup.scenario.run.seed));
+        let key = format!("{} {packets} {:?}", belonging(&scenario, inputs, seed), run.warmup);
+        let load = self.load(setup)?;
+        let slot = self.machines.lock().unwrap_or_else(PoisonError::into_inner).slot(key);
+        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(warm) = &*slot {
+            return Ok((warm.clone(), load));
+        }
+        let begun = self.begin(setup, &load, stock, watch)?;
+        let warm = setup.warm(begun, packets, watch);
+        *slot = (!watch.is_stopped()).then(|| warm.clone());
+        Ok((warm, load))
+    }
+
+    /// The machine of `setup` with what the base's caches hold.
+    fn begin(
+        &self,
+        setup: &SimulationSetup<'_>,
+        load: &Load,
+        stock: &Arc<Stock>,
+        watch: &ProgressWatch,
+    ) -> Result<(Server, Inherited), ScenarioError> {
+        let seed = setup.scenario.run.seed;
+        let slot = self.bases.lock().unwrap_or_else(PoisonError::into_inner).slot(seed);
+        let mut base = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let warm = match base.take() {
+            Some(warm) => warm,
+            None => self.base(seed, stock, watch)?,
+        };
+        let begun = setup.server(load).map(|mut server| {
+            let taken = warm.hand_over(&mut server);
+            (server, taken)
+        });
+        *base = (!watch.is_stopped()).then_some(warm);
+        begun
+    }
+
+    /// The base with packets of `seed`, warm.
+    fn base(&self, seed: u64, stock: &Arc<Stock>, watch: &ProgressWatch) -> Result<WarmServer, ScenarioError> {
+        let mut scenario = self.scenario.clone();
+        scenario.run.seed = seed;
+        let scenario = &scenario;
+        let loaded = load(std::slice::from_ref(scenario), stock, &mut |_| !watch.is_stopped())?;
+        let Some(loaded) = loaded.first() else {
+            return Err(ScenarioError::Stopped { during: "load".into() });
+        };
+        let setup = SimulationSetup { scenario, function: &loaded.function, blueprint: &loaded.blueprint };
+        let own = scenario.traffic.offered(scenario.nic.rate);
+        setup.warm_at(&own, scenario.run.packets.max(LEAST_OF_BASE), watch)
+    }
+
+    /// The base's rate of packets, or all that the line of the machine of `setup` carries.
+    fn load(&self, setup: &SimulationSetup<'_>) -> Result<Load, ScenarioError> {
+        let (own, line) = (self.scenario.traffic.offered(self.scenario.nic.rate), setup.scenario.nic.rate);
+        if let Load::Timestamps(_) = own {
+            return Ok(own);
+        }
+        let pps = |load: &Load, blueprint: &Blueprint| blueprint.packets_per_second(load);
+        let whole = Load::LineShare { share: 1.0, line };
+        let share = pps(&own, setup.blueprint)? / pps(&whole, setup.blueprint)?;
+        Ok(Load::LineShare { share: share.min(1.0), line })
+    }
+}

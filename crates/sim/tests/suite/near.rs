@@ -1,0 +1,93 @@
+//! Machines that begin with what a like machine's caches hold find what they find from nothing, and sooner.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use sim::{Near, RunOptions, RunResult, Scenario, Stock, run, run_from, summary};
+
+use super::run::{SLOW, scenario, without_host};
+
+fn of(set: &[&str]) -> Scenario {
+    // More flows than the private caches hold, and a pool that goes through more than the LLC.
+    let machine = [
+        "machine.llc.size=704 KiB",
+        "machine.cores=2",
+        "function.forward.prefixes=60000",
+        "traffic.flows.count=20000",
+        "run.packets=30000",
+    ];
+    scenario(&[&SLOW[..], &machine, set].concat(), None)
+}
+
+fn near(base: &Near, scenarios: &[Scenario]) -> Vec<RunResult> {
+    let stock = Arc::new(Stock::new());
+    run_from(&stock, Some(base), scenarios, RunOptions { threads: 2, same_packets: false }, &mut |_| true).unwrap()
+}
+
+fn told(result: &RunResult) -> Value {
+    without_host(summary(result, "test"))
+}
+
+/// By packet: busy time of cores in ns, reads of DRAM; and the share of device writes that hit.
+fn found(result: &RunResult) -> [f64; 3] {
+    let (counts, packets) = (&result.measured.counts, result.measured.measure.offered.packets as f64);
+    let busy: f64 = counts.cores.iter().map(|core| core.busy.as_ns()).sum();
+    let written = counts.memory.dma_write;
+    [busy / packets, counts.dram.reads as f64 / packets, written.hits as f64 / written.lookups() as f64]
+}
+
+#[test]
+fn what_a_machine_does_is_the_same_wherever_its_warm_up_began() {
+    let base = Near::new(of(&[]));
+    for set in [
+        &[][..],
+        &["nic.rx_descriptors=512"],
+        &["machine.llc.io_ways=4"],
+        &["machine.llc.core_ways=6", "mempool.kind=lifo"],
+        &["machine.cores=3"],
+        &["mempool.size=1024"],
+        &["mempool.size=1536"],
+        &["machine.llc.replacement=age"],
+        &["machine.llc.inclusion=inclusive", "machine.l2.size=64 KiB"],
+        &["machine.dram.standard=ddr4-2666v", "machine.dram.controller={}"],
+        &["traffic.load=0.6", "run.seed=7"],
+    ] {
+        let one = of(set);
+        let alone = run(&one, RunOptions::default(), &mut |_| true).unwrap();
+        let beside = near(&base, std::slice::from_ref(&one)).remove(0);
+        let (cold, warm) = (&alone.measured.warmup, &beside.measured.warmup);
+        assert_eq!(cold.taken_over, 0, "{set:?}");
+        assert!(warm.taken_over > warm.llc_capacity / 2, "{set:?}: {warm:?}");
+        let (a, b) = (found(&alone), found(&beside));
+        for ((a, b), (what, within)) in a.iter().zip(&b).zip([("busy", 0.02), ("reads", 0.04), ("hits", 0.03)]) {
+            assert!((a - b).abs() <= within * a.abs().max(0.05), "{set:?}: {what}: {a} from nothing and {b}");
+        }
+    }
+}
+
+#[test]
+fn what_a_run_finds_depends_on_no_run_before_it() {
+    let (first, second) = (of(&["nic.rx_descriptors=256"]), of(&["machine.cores=1"]));
+    let curve = of(&["run.curve=[0.2, 0.7]", "run.curve_packets=4000", "run.warmup=24000"]);
+    let all = [first, second, curve];
+    let base = Near::new(of(&[]));
+    let together: Vec<Value> = near(&base, &all).iter().map(told).collect();
+    let again: Vec<Value> = near(&base, &all).iter().map(told).collect();
+    assert_eq!(together, again);
+    for (one, told_of) in all.iter().zip(&together).rev() {
+        let alone = near(&Near::new(of(&[])), std::slice::from_ref(one));
+        assert_eq!(&told(&alone[0]), told_of, "{}", one.to_toml());
+    }
+    assert_eq!(together[2]["warmup"]["packets"], 24_000);
+    assert_eq!(together[2]["curve"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_base_that_cannot_be_is_the_error_of_whoever_begins_near_it() {
+    let base = Near::new(of(&["function.forward.table=/nowhere/at/all"]));
+    let stock = Arc::new(Stock::new());
+    let failed = run_from(&stock, Some(&base), &[of(&[])], RunOptions::default(), &mut |_| true).unwrap_err();
+    assert!(failed.to_string().contains("/nowhere/at/all"), "{failed}");
+    let stopped = run_from(&stock, Some(&Near::new(of(&[]))), &[of(&[])], RunOptions::default(), &mut |_| false);
+    assert!(stopped.is_err() || stopped.unwrap()[0].partial);
+}
