@@ -32,13 +32,17 @@ from wirespeed.sweep import until
 
 SCHEMA: Final = "wirespeed.advice/1"
 GOALS: Final = ("rate", "ndr", "p99")
-SEEDS: Final = 2
-SEEDS_OF_BEST: Final = 3
+# Of sets of many techniques, whose effects are means over half of them each; of each technique alone; of the best.
+SEEDS: Final = 1
+SEEDS_ALONE: Final = 2
+SEEDS_OF_BEST: Final = 2
 BEST: Final = 4
 SMALLER_POOL: Final = "smaller_pool"
 """The pool of `_retried` where `small_pool`, of another size, was tried with the others."""
 _MOST_TRIED: Final = 8
 _SUBSETS_OF: Final = 8
+# Techniques whose own highest rate without loss is searched, where the goal is another.
+_MOST_SEARCHED: Final = 6
 
 
 def advise(asked: Asked) -> dict[str, Any]:
@@ -60,7 +64,7 @@ def advise(asked: Asked) -> dict[str, Any]:
         target = bench.target(asked.target) if asked.target is not None else None
         if target is not None and bench.carries([], target):
             return _answered(bench, asked, target, time.monotonic() - started)
-        now = bench.where_it_is(techniques.largest_pool(bench.resolved, fit))
+        now = bench.where_it_is()
         screened = _screened(bench, fit, asked.goal)
         best = _best_few(fit, screened, asked.goal)
         combined = _combined(bench, best, asked.goal) if best else None
@@ -142,7 +146,8 @@ def _about(bench: Bench, asked: Asked) -> dict[str, Any]:
 def _expected(fit: int, goal: str) -> int:
     """How many runs there will be, about: the last ones of a search depend on those before."""
     searched, again, confirmed = 7, 3, 8  # trials of a set's first seed and of a further one; long runs
-    alone = (fit + 1) * (2 * SEEDS + searched + again * (SEEDS - 1))
+    one_search = searched + again * (SEEDS_ALONE - 1)
+    alone = (fit + 1) * 2 * SEEDS_ALONE + (1 + (fit if goal == "ndr" else min(fit, _MOST_SEARCHED))) * one_search
     combined = 1 << min(BEST, fit)
     combinations = combined * SEEDS_OF_BEST * 2
     if goal == "ndr":
@@ -155,17 +160,22 @@ def _screened(bench: Bench, fit: Sequence[Technique], goal: str) -> dict[str, An
     """Main effects of all techniques, and groups of interactions."""
     design = factorial.fractional(len(fit))
     sets = [frozenset(each.name for each, on in zip(fit, row, strict=True) if on) for row in design.on]
-    responses = bench.measure("screening", sets, fit, SEEDS)
+    responses = bench.measure("screening", sets, fit, SEEDS, own_load=goal == "p99")
     main = [[place] for place in range(len(fit))]
-    found: dict[str, Any] = {name: _effects(design, responses[name], main) for name in ("rate", "p99", "loss")}
+    names = ("rate", "p99") if goal == "p99" else ("rate",)
+    found: dict[str, Any] = {name: _effects(design, responses[name], main) for name in names}
     # A main effect is confused with interactions of three: what a technique does alone is run too.
     singly = [frozenset[str](), *(frozenset({each.name}) for each in fit)]
-    alone = bench.measure("each alone", singly, fit, SEEDS)
+    alone = bench.measure("each alone", singly, fit, SEEDS_ALONE)
     found["alone"] = {
         name: [_against(alone[name], place + 1, pooled=True) for place in range(len(fit))] for name in ("rate", "p99")
     }
+    losses = [
+        _change(alone["loss"].runs, place + 1, pooled=True, within=alone["loss"].within) for place in range(len(fit))
+    ]
+    found["alone"]["loss"] = [{"change": change, "half_width": wide} for change, wide in losses]
     found["alone"]["energy"] = [_against_known(alone["energy"], place + 1) for place in range(len(fit))]
-    ndr = bench.without_loss("NDR of each alone", singly, fit, alone["rate"].runs)
+    ndr = _ndr_alone(bench, fit, singly, alone["rate"].runs, _searched(found["alone"], goal))
     found["alone"]["ndr"] = [_against_ndr(ndr, place + 1, pooled=True) for place in range(len(fit))]
     found["lifted_ndr_mpps"] = _mean_rate(ndr, 0)
     if goal == "ndr" and found["lifted_ndr_mpps"] is None:
@@ -177,6 +187,31 @@ def _screened(bench: Bench, fit: Sequence[Technique], goal: str) -> dict[str, An
     )
     found["interactions"] = _sure_interactions(fit, groups, together)
     return found
+
+
+def _searched(alone: Mapping[str, Sequence[Any]], goal: str) -> list[int]:
+    """The techniques whose highest rate without loss is searched: all for that goal, else those that surely help."""
+    every = range(len(alone["rate"]))
+    if goal == "ndr":
+        return list(every)
+
+    def helps(place: int) -> float:
+        rate, p99 = alone["rate"][place], alone["p99"][place]
+        return float(max(rate["pct"] - rate["half_width_pct"], -p99["pct"] - p99["half_width_pct"]))
+
+    most = sorted(every, key=lambda place: -helps(place))[:_MOST_SEARCHED]
+    return sorted(place for place in most if helps(place) > 0)
+
+
+def _ndr_alone(
+    bench: Bench, fit: Sequence[Technique], singly: Sequence[frozenset[str]], saturated: Runs, searched: Sequence[int]
+) -> Measured:
+    """Highest rates without loss of the machine as it is and of each technique `searched`; NaN of the others."""
+    places = [0, *(place + 1 for place in searched)]
+    of_them = bench.without_loss("NDR of each alone", [singly[each] for each in places], fit, saturated[:, places])
+    runs = np.full(saturated.shape, np.nan)
+    runs[:, places] = of_them.runs
+    return Measured(runs)
 
 
 def _of_screening(screened: Mapping[str, Any], goal: str) -> list[dict[str, Any]]:
@@ -225,9 +260,9 @@ def _combined(bench: Bench, best: Sequence[Technique], goal: str) -> dict[str, A
     described: list[dict[str, Any]] = [
         {
             "techniques": sorted(chosen),
-            "rate": _against(responses["rate"], place),
-            "ndr": _against_ndr(responses["ndr"], place) if "ndr" in responses else None,
-            "p99": _against(responses["p99"], place),
+            "rate": _against(responses["rate"], place, pooled=True),
+            "ndr": _against_ndr(responses["ndr"], place, pooled=True) if "ndr" in responses else None,
+            "p99": _against(responses["p99"], place, pooled=True),
             "energy": _against_known(responses["energy"], place),
             "loss": float(responses["loss"].runs[:, place].mean()),
         }
@@ -315,11 +350,17 @@ def _against(of: Measured, place: int, pooled: bool = False) -> dict[str, float]
 def against(responses: Runs, place: int, pooled: bool = False, within: Runs | None = None) -> dict[str, float]:
     """A set against none (the first), seed by seed, in percent with half-width.
 
-    The error is that of the set's own seeds; or, where `pooled` says so, of all sets together, as few seeds say little:
-    what is left of responses without the means of seeds and sets. Pooling the changes themselves would count the error
-    of the set without techniques, which all of them share, once for each. `within` are half-widths of the responses
-    `[set]` where all seeds see the same packets.
+    The error is that of the set's own seeds; or, where `pooled` says so, as few seeds say little, each set's own drawn
+    towards that of all together: of what is left of responses without the means of seeds and sets. Pooling the changes
+    themselves would count the error of the set without techniques, which all of them share, once for each. `within` are
+    half-widths of the responses `[set]` where all seeds see the same packets.
     """
+    mean, wide = _change(responses, place, pooled, within)
+    return {"pct": 100 * math.expm1(mean), "half_width_pct": 100 * math.exp(mean) * wide}
+
+
+def _change(responses: Runs, place: int, pooled: bool, within: Runs | None) -> tuple[float, float]:
+    """The mean change, and its half-width: see `against`."""
     changes = responses - responses[:, :1]
     mean, wide = until.interval([float(x) for x in changes[:, place]])
     if within is not None:
@@ -329,10 +370,10 @@ def against(responses: Runs, place: int, pooled: bool = False, within: Runs | No
 
         seeds, sets = responses.shape
         left = responses - responses.mean(axis=0) - responses.mean(axis=1, keepdims=True) + responses.mean()
-        degrees = (seeds - 1) * (sets - 1)
-        variance = 2 * float((left**2).sum()) / degrees
-        wide = float(stdtrit(degrees, 0.975)) * math.sqrt(variance / seeds)
-    return {"pct": 100 * math.expm1(mean), "half_width_pct": 100 * math.exp(mean) * wide}
+        # Means of seeds take a part of it.
+        variances, degrees = factorial.moderated((left**2).sum(axis=0) / (seeds - 1) * sets / (sets - 1), seeds - 1)
+        wide = float(stdtrit(degrees, 0.975)) * math.sqrt((variances[place] + variances[0]) / seeds) if place else 0.0
+    return mean, wide
 
 
 def _against_ndr(of: Measured, place: int, pooled: bool = False) -> dict[str, float] | None:
@@ -425,17 +466,17 @@ def _cheapest(bench: Bench, fit: Sequence[Technique], screened: Mapping[str, Any
 def _ranked(fit: Sequence[Technique], screened: Mapping[str, Any], goal: str) -> list[dict[str, Any]]:
     rows = []
     for place, each in enumerate(fit):
-        rate, p99, loss = (screened[name][place] for name in ("rate", "p99", "loss"))
+        alone = screened["alone"]
         rows.append(
             {
                 "name": each.name,
                 "title": each.title,
                 "system": each.system,
                 "kind": each.kind,
-                "rate": _percent(rate),
-                "p99": _percent(p99),
-                "loss": {"change": loss.value, "half_width": loss.half_width},
-                "alone": {name: screened["alone"][name][place] for name in ("rate", "ndr", "p99", "energy")},
+                "rate": _percent(screened["rate"][place]),
+                "p99": _percent(screened["p99"][place]) if "p99" in screened else None,
+                "loss": alone["loss"][place],
+                "alone": {name: alone[name][place] for name in ("rate", "ndr", "p99", "energy")},
                 "cost": {"sram_bits": each.cost.sram_bits, "cores": each.cost.cores, "ways": each.cost.ways},
                 "cost_words": each.cost.words,
                 "set": list(each.overrides),

@@ -23,28 +23,33 @@ from wirespeed.sweep.engine import Local, Threads
 from wirespeed.sweep.metrics import METRICS
 from wirespeed.sweep.plan import PathLike
 
-PACKETS: Final = 60_000
+PACKETS: Final = 40_000
 # A port that is so many times as fast, and a link to the host: the first at which this share of packets is lost.
 _LIFTS: Final = (1, 2, 4, 8, 16)
 _SATURATED: Final = 0.3
 # What is lost of line rate beyond chance: then the port is not what limits the machine.
 _LIMITED: Final = 0.01
-_LEAST_WARMUP: Final = 20_000
 _FLOOR: Final = 0.05
 _LINE_RATE: Final = "traffic.load=1.0"
 # Settings that say how much is offered, of which there may be one.
 _OFFERED: Final = frozenset({"traffic.load", "traffic.rate", "traffic.packet_rate", "traffic.speed"})
+_CONFIRMED: Final = 100_000
+# Where seeds differ much, as flows fall unevenly on cores, more of them would cost more than all that came before.
+_MOST_CONFIRMED: Final = 8
 _CONFIRMED_WITHIN: Final = "carried_mpps 1%"
 # Seeds of the confirmation begin here; comparisons never have so many replications.
 CONFIRMED_FROM: Final = 1000
 # A trial of the search for the highest rate without loss has as many packets as a run of the comparison, at least so
 # many, and rates are found to that share. What waits may grow (by Little's law) by that share of them, and by a burst
 # a core: of much shorter trials bursts would be more than the share.
-_LEAST_TRIAL: Final = 50_000
+_LEAST_TRIAL: Final = 40_000
+# A target is tried with so many packets, at least.
+_LEAST_TARGET: Final = 300_000
 # Packets of the run as it is, of the one that says what line rate is, and of trials at the real port.
 _OWN: Final = 100_000
 _AT_LINE: Final = 20_000
 _SEARCHED: Final = 20_000
+_SEARCH_TRIAL: Final = 100_000
 NDR_WITHIN: Final = 0.01
 
 
@@ -149,19 +154,13 @@ class Bench:
                 kept.append(each)
         return kept, out
 
-    def where_it_is(self, pool: int) -> dict[str, Any]:
-        """The scenario as it is: its run, its highest rate without loss, and what saturates it.
-
-        `pool` is the most mbufs that any point has.
-        """
-        own = self._study("as it is", {"own": []}, [f"run.packets={_OWN}"], 1, self.warmup == 0)[0]
+    def where_it_is(self) -> dict[str, Any]:
+        """The scenario as it is: its run, its highest rate without loss, and what saturates it."""
+        own = self._study("as it is", {"own": []}, [f"run.packets={_OWN}"], 1)[0]
         if own["error"] is not None:
             raise InputError(str(own["error"]))
         _refuse(own, "as it is")
-        if self.warmup == 0:
-            # All points are measured from the same packet on: after every mbuf was used, and the sojourn had settled.
-            settled = int(own.get("warmup_packets") or 0)
-            self.warmup = max(settled, int(1.25 * pool), _LEAST_WARMUP)
+        self.warmup = int(own.get("warmup_packets") or 0)
         row: Mapping[str, Any] = {}
         lift = 0
         for factor in _LIFTS:
@@ -193,19 +192,19 @@ class Bench:
         }
 
     def measure(
-        self, phase: str, sets: Sequence[frozenset[str]], fit: Sequence[Technique], seeds: int
+        self, phase: str, sets: Sequence[frozenset[str]], fit: Sequence[Technique], seeds: int, own_load: bool = True
     ) -> dict[str, Measured]:
-        """Responses: log of the rate at saturation; the others at the scenario's own load.
+        """Responses: log of the rate at saturation; and, where `own_load` says so, others at the scenario's own load.
 
         Those are log of p99, loss, and log of DRAM's energy a packet, NaN where it is not known.
         """
         by_name = {each.name: each for each in fit}
-        cases: dict[str, list[str]] = {}
-        for place, chosen in enumerate(sets):
-            on = [override for name in sorted(chosen) for override in by_name[name].overrides]
-            cases[f"{place} saturated"] = [*on, _LINE_RATE, *self._lift]
-            cases[f"{place} own"] = on
-        rows = self._study(phase, cases, [f"run.packets={self._asked.packets}"], seeds)
+        on = [[override for name in sorted(chosen) for override in by_name[name].overrides] for chosen in sets]
+        packets = [f"run.packets={self._asked.packets}"]
+        saturated = {f"{place} saturated": [*each, *self._overload] for place, each in enumerate(on)}
+        rows = list(self._study(f"{phase}, saturated", saturated, packets, seeds, near=self._overload))
+        if own_load:
+            rows += self._study(phase, {f"{place} own": each for place, each in enumerate(on)}, packets, seeds)
         found = {name: np.full((seeds, len(sets)), np.nan) for name in ("rate", "p99", "loss", "energy")}
         wide = {name: np.full(len(sets), np.nan) for name in found}
         by_case: dict[str, list[Mapping[str, Any]]] = {}
@@ -250,6 +249,8 @@ class Bench:
         packets = max(self._asked.packets, _LEAST_TRIAL)
         bursts = int(self.resolved["machine"]["cores"]) * int(self.resolved["nic"]["burst"])
         growth = NDR_WITHIN * packets + bursts
+        # Rings that an overload has filled are not empty soon at a rate just below it.
+        at_half = [*self._lift, _offered(self._saturated / 2, self._line)]
         found = np.full(saturated.shape, np.nan)
         for replication in range(saturated.shape[0]):
             seed = until.seed(self._seed, first + replication)
@@ -258,7 +259,9 @@ class Bench:
                 cases = {
                     str(place): [*on[place], *self._lift, _offered(rate, self._line)] for place, rate in rates.items()
                 }
-                rows = self._study(f"{phase}, trial {number}", cases, [f"run.packets={packets}"], 1, seed=seed)
+                rows = self._study(
+                    f"{phase}, trial {number}", cases, [f"run.packets={packets}"], 1, seed=seed, near=at_half
+                )
                 for row in rows:
                     if row["error"] is not None:
                         raise InputError(f"{phase}, with {', '.join(cases[str(row['case'])])}: {row['error']}")
@@ -288,11 +291,11 @@ class Bench:
         On packets of their own: among those that a set was chosen by, the best is partly luck.
         """
         on = [override for each in chosen for override in each.overrides]
-        cases = {"as it is": [_LINE_RATE, *self._lift], "best": [*on, _LINE_RATE, *self._lift]}
-        ask = self._ask(cases, [f"run.packets={4 * self._asked.packets}"])
+        cases = {"as it is": self._overload, "best": [*on, *self._overload]}
+        ask = self._ask(cases, [f"run.packets={max(4 * self._asked.packets, _CONFIRMED)}"], near=self._overload)
         ask["set"] = [f"run.seed={until.seed(self._seed, CONFIRMED_FROM)}"]
         found = study.run(
-            Ask(**{**ask, "until": [_CONFIRMED_WITHIN]}),
+            Ask(**{**ask, "until": [_CONFIRMED_WITHIN], "most_replications": _MOST_CONFIRMED}),
             self._asked.out,
             self._engine,
             progress=self._told("confirmation"),
@@ -324,7 +327,7 @@ class Bench:
     @property
     def target_packets(self) -> int:
         """Packets of the run that a target is tried in."""
-        return 5 * self._asked.packets
+        return max(5 * self._asked.packets, _LEAST_TARGET)
 
     def command(self, chosen: Sequence[Technique], saturated: bool = False, mpps: float | None = None) -> str:
         """The command line that runs a set; where `saturated` as its rate was compared, or with that rate offered."""
@@ -361,7 +364,9 @@ class Bench:
     def _search(self, chosen: Sequence[Technique]) -> dict[str, float]:
         on = [override for each in chosen for override in each.overrides]
         fixed = ["run.search=ndr", "run.search_resolution=0.01", f"run.packets={_SEARCHED}"]
-        (row,) = self._study("NDR", {"ndr": on}, fixed, 1, True)
+        if self.resolved["run"].get("search_packets") is None:
+            fixed.append(f"run.search_packets={_SEARCH_TRIAL}")
+        (row,) = self._study("NDR", {"ndr": on}, fixed, 1)
         if row["error"] is not None:
             raise InputError(str(row["error"]))
         return {"mpps": float(row["search.mpps"]), "load": float(row["search.load"])}
@@ -372,24 +377,30 @@ class Bench:
         cases: Mapping[str, list[str]],
         fixed: list[str],
         seeds: int,
-        settles: bool = False,
         seed: int | None = None,
+        near: Sequence[str] = (),
     ) -> Sequence[Mapping[str, Any]]:
-        ask = self._ask(cases, fixed, settles)
+        ask = self._ask(cases, fixed, near)
         ask["set"] = ask["set"] if seed is None else [f"run.seed={seed}"]
         found = study.run(Ask(**ask, replications=seeds), self._asked.out, self._engine, progress=self._told(phase))
         self._count(found)
         return found.rows
 
-    def _ask(self, cases: Mapping[str, list[str]], fixed: list[str], settles: bool = False) -> dict[str, Any]:
+    @property
+    def _overload(self) -> list[str]:
+        """What offers line rate behind the port that rates at saturation are compared behind."""
+        return [_LINE_RATE, *self._lift]
+
+    def _ask(self, cases: Mapping[str, list[str]], fixed: list[str], near: Sequence[str] = ()) -> dict[str, Any]:
+        """Sets of techniques, all near the machine as it is, with `near` behind the port and at the rate of that."""
         # All in the bundles, where a later setting replaces an earlier one: the user's own comes first.
-        warmup = [] if settles or not self.warmup else [f"run.warmup={self.warmup}"]
         return {
             "scenario": self._asked.scenario,
             "set": [f"run.seed={self._seed}"],
-            "cases": {name: [*self._set, *fixed, *warmup, *bundle] for name, bundle in cases.items()},
+            "cases": {name: [*self._set, *fixed, *bundle] for name, bundle in cases.items()},
             "capture": self._asked.capture,
             "table": self._asked.table,
+            "near": [*self._set, f"run.packets={_OWN}", *near],
         }
 
     def _told(self, phase: str) -> Callback | None:

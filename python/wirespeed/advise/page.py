@@ -88,7 +88,7 @@ def _charts(document: Mapping[str, Any]) -> str:
     ]
     if any(text.changes_loss(each["loss"]) for each in document["techniques"]):
         bars = [_bar(each, loss, True, 2) for each, loss in zip(document["techniques"], losses, strict=True)]
-        drawn.append(_bars(bars, order, "loss at its own load, with others, points"))
+        drawn.append(_bars(bars, order, "loss at its own load, alone, points"))
         note = ""
     else:
         note = "<p class=note>No technique surely changes the loss at the scenario's own load.</p>"

@@ -377,17 +377,6 @@ def combined(techniques: list[Technique]) -> Cost:
     return total
 
 
-def largest_pool(of: Resolved, fit: list[Technique]) -> int:
-    """The most mbufs that any combination has: all have to be used once before anything is measured."""
-    sizes = [
-        int(override.partition("=")[2])
-        for each in fit
-        for override in each.overrides
-        if override.startswith("mempool.size=")
-    ]
-    return max([int(of["mempool"]["size"]), *sizes])
-
-
 def order(techniques: list[Technique]) -> tuple[int, int, int, int, int]:
     """Cheaper sets are less: by what needs another chip, its SRAM, cores, ways that cores lose, settings."""
     total = combined(techniques)

@@ -105,7 +105,7 @@ def by_who(document: Mapping[str, Any], rows: list[list[str]]) -> list[tuple[str
 
 def at_own_load(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Heads and rows: what each technique changes alone at the scenario's own load, in the order of `ranked`."""
-    heads = ["technique", "p99", "energy", "loss, with others"]
+    heads = ["technique", "p99", "energy", "loss"]
     rows = []
     for each in document["techniques"]:
         loss = each["loss"]

@@ -87,7 +87,8 @@ class Trials:
         self._wish, self._aim, self._of, self.space = wish, aim, of, space
         self._found = scenarios.find(scenarios.as_text(wish.scenario))
         self._given = [*self._found.overrides, *scenarios.overrides(wish.set)]
-        self._stock = _wirespeed.Stock()
+        # All machines begin near the one that there is.
+        self._stock = _wirespeed.Stock().near(self._scenario(space.now, aim.offered, FIRST, 0))
         self._kept: dict[tuple[tuple[str, int], ...], list[Summary]] = {}
         self._faults: dict[tuple[tuple[str, int], ...], str] = {}
         self._frame = 64.0

@@ -46,6 +46,9 @@ class Ask:
     metrics: Sequence[str] = ()
     capture: PathLike | None = None
     table: PathLike | None = None
+    near: scenarios.Overrides = None
+    """Settings of a machine that all points begin near: it warms up from nothing, once a worker, and the others take
+    over what its caches hold. Each point warms up from nothing where this is left out."""
 
 
 class Plan:
@@ -84,6 +87,8 @@ class Plan:
             )
         self._base = self._resolve((), title=())
         self.base = tomllib.loads(self._base)
+        near = None if ask.near is None else scenarios.overrides(ask.near)
+        self._near = "" if near is None else _wirespeed.Scenario(self._base, "<near>", near).resolved
         self.points: list[Point] = design.points(self.axes, ask.design, ask.samples, ask.seed or 0)
         self._resolved: list[tuple[str, str | None]] = [self._judged(point) for point in self.points]
         self._refuse()
@@ -131,8 +136,9 @@ class Plan:
             holder[name] = digest  # whatever the file is called
             inputs.append(f"{path} {digest}")
         build = work.build()
-        key = files.digest(f"{build}\n{json.dumps(known, sort_keys=True)}".encode())
-        return Task(key, text, build, "\n".join(sorted(inputs)))
+        near = f"\n{self._near}" if self._near else ""
+        key = files.digest(f"{build}\n{json.dumps(known, sort_keys=True)}{near}".encode())
+        return Task(key, text, build, "\n".join(sorted(inputs)), self._near)
 
     def document(self) -> dict[str, Any]:
         """What was asked for, as JSON."""

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import parent_process
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from wirespeed import _wirespeed
 from wirespeed.errors import InputError
@@ -29,12 +29,16 @@ Files = tuple[tuple[str, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One run: its key, the resolved scenario as TOML, the build that has to run it, and what identifies its files."""
+    """One run: its key, the resolved scenario as TOML, the build that has to run it, and what identifies its files.
+
+    `near` is the resolved scenario of the machine that it begins near, if there is one.
+    """
 
     key: str
     scenario: str
     build: str
     inputs: str = ""
+    near: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +58,11 @@ class VersionMismatchError(RuntimeError):
     """A worker has another build than the driver."""
 
 
-# One per process and set of files: tables take seconds to load and 100 MiB to keep.
-_stocks: dict[str, _wirespeed.Stock] = {}
+# One per process and set of files, and of those one for each machine that others begin near: tables take seconds to
+# load and 100 MiB to keep.
+_stocks: dict[str, dict[str, _wirespeed.Stock]] = {}
+# Such machines at a time: a few warm servers are kept for each.
+_MOST_NEAR: Final = 3
 _stocks_lock = threading.Lock()
 _own = threading.local()
 
@@ -67,7 +74,7 @@ def work(task: Task) -> Outcome:
     started, used = time.perf_counter(), time.process_time()
     try:
         scenario = _wirespeed.Scenario(task.scenario, "<point>", [])
-        (run,) = _wirespeed.run([scenario], threads=1, stock=_stock(task.inputs), progress=_go_on)
+        (run,) = _wirespeed.run([scenario], threads=1, stock=_stock(task), progress=_go_on)
         summary: dict[str, Any] = json.loads(run.summary_json)
         if summary.get("partial"):
             raise KeyboardInterrupt
@@ -134,12 +141,17 @@ def _outlive_not(parent: Any) -> None:
     os._exit(1)
 
 
-def _stock(inputs: str) -> _wirespeed.Stock:
+def _stock(task: Task) -> _wirespeed.Stock:
     with _stocks_lock:
-        if inputs not in _stocks:
+        if task.inputs not in _stocks:
             _stocks.clear()
-            _stocks[inputs] = _wirespeed.Stock()
-        return _stocks[inputs]
+            _stocks[task.inputs] = {"": _wirespeed.Stock()}
+        of_files = _stocks[task.inputs]
+        if task.near not in of_files:
+            if len(of_files) > _MOST_NEAR:
+                del of_files[list(of_files)[1]]
+            of_files[task.near] = of_files[""].near(_wirespeed.Scenario(task.near, "<near>", []))
+        return of_files[task.near]
 
 
 def _here() -> str:
