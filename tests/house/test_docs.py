@@ -10,6 +10,7 @@ from typing import Any
 
 import hooks
 import jsonschema
+import pictures
 import pyarrow as pa
 import pytest
 import sample
@@ -182,3 +183,16 @@ def test_make_test_builds_the_site_and_takes_warnings_for_errors() -> None:
     assert list(suite.command) == ["mkdocs", "build", "--strict", "--quiet"]
     makefile = (ROOT / "Makefile").read_text()
     assert re.search(r"^test: .*\$\(STAMPS\)/docs$", makefile, re.MULTILINE), "its packages are not installed"
+
+
+FEWEST_PICTURES = 25
+
+
+def test_every_picture_is_drawn_and_shown() -> None:
+    shown = {
+        name
+        for page in (ROOT / "docs").rglob("*.md")
+        for name in re.findall(r"!\[[^\]]+\]\((?:\.\./)*pictures/([\w-]+)\.svg\)", page.read_text(encoding="utf-8"))
+    }
+    assert shown == set(pictures.PICTURES)
+    assert len(shown) >= FEWEST_PICTURES
