@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 __all__ = ["of_page", "sentences", "words"]
 
-NO_PROSE = re.compile(r"<!--.*?-->|^ *```.*?^ *```$|^ {4}\S*wirespeed.*(?:\\\n.*)*$", re.DOTALL | re.MULTILINE)
+NO_PROSE = re.compile(r"(?s:<!--.*?-->)|^ *```(?s:.*?)^ *```$|^ {4}\S*wirespeed.*(?:\\\n.*)*$", re.MULTILINE)
 NO_BLOCK = ("#", "|", "--8<--", "![", "<")
-ITEM = re.compile(r"\s*(?:[-*>]|\d+\.|!!!|\?\?\?)\s+")
+ITEM = re.compile(r"\s*(?:[->]|\*(?!\*)|\d+\.|!!!|\?\?\?)\s+")
 ENDS = re.compile(r"(?<=[.!?])(?<!al\.)(?<!e\.g\.)(?<!i\.e\.)[\"”)*]*\s+(?=[\"“(*]*[A-Z0-9`])")
 FEWEST = 3
 """Words of a sentence; what is shorter is a label."""
@@ -44,8 +44,9 @@ def _blocks(text: str) -> Iterator[str]:
     block: list[str] = []
     for line in [*text.splitlines(), ""]:
         ends = not line.strip() or line.lstrip().startswith(NO_BLOCK)
-        if block and (ends or ITEM.match(line)):
+        item = ITEM.match(line)
+        if block and (ends or item):
             yield " ".join(block)
             block = []
         if not ends:
-            block.append(ITEM.sub("", line).strip())
+            block.append(line[item.end() if item else 0 :].strip())

@@ -168,10 +168,10 @@ def test_the_commands_print_documented_objects(wirespeed: Any, trace: Path) -> N
         ("L2", 0, 2),
         ("L3", 0, 2),
     ]
-    page = (Path(__file__).parents[2] / "docs" / "guide" / "memory.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "results.md").read_text()
     documented = set(re.findall(r"`([\w-]+)`", page))
     missing = keys(found) | keys(cache)
-    assert missing <= documented, f"docs/guide/memory.md does not describe {sorted(missing - documented)}"
+    assert missing <= documented, f"docs/reference/results.md does not describe {sorted(missing - documented)}"
 
 
 def keys(value: Any) -> set[str]:
@@ -439,9 +439,9 @@ def test_a_cube_is_a_preset_and_may_be_changed(wirespeed: Any, tmp_path: Path) -
     )
     assert 150 < cube["bandwidth_gb_per_s"] <= 160
     assert cube["links"]["answers_share"] > 0.95
-    page = (Path(__file__).parents[2] / "docs" / "guide" / "memory.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "results.md").read_text()
     missing = keys(cube) - set(re.findall(r"`([\w-]+)`", page))
-    assert not missing, f"docs/guide/memory.md does not describe {sorted(missing)}"
+    assert not missing, f"docs/reference/results.md does not describe {sorted(missing)}"
     code, out, _ = wirespeed("memory", "dram", "--preset", "hmc-2.1", "--trace", str(trace))
     assert (code, "the links are the limit" in re.sub(r"\s+", " ", out)) == (0, True)
     code, text, _ = wirespeed("presets", "hmc-2.1")
