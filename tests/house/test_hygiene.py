@@ -21,6 +21,8 @@ TABLES = {"sound"}
 """Functions that are a table of data."""
 MOST_OF_A_CELL = 30
 """Words of a cell of a table, whatever a link in it leads to."""
+MOST_OF_AN_ENTRY = 150
+"""Characters of an entry of the changelog."""
 INVARIANTS = ROOT / "docs" / "reference" / "invariants.md"
 KINDS = ("machines", "processors", "architectures", "nics", "drivers", "programs", "gpus", "microengines")
 MACHINES = sorted(path for kind in KINDS for path in (ROOT / "presets" / kind).glob("*.toml"))
@@ -116,6 +118,14 @@ def test_a_deviation_is_one_sentence_a_cell() -> None:
     two = [f"DEVIATIONS.md:{number}: {cell}" for number, cell in found if len(prose.sentences(cell)) > 1]
     assert len(found) > 500, "the table is no longer found"
     assert not two, "make rows of them:\n" + "\n".join(two)
+
+
+def test_an_entry_of_the_changelog_is_one_line() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    entries = text[text.index("\n## ") :].splitlines()
+    long = [line for line in entries if line.startswith(" ") or len(line) > MOST_OF_AN_ENTRY]
+    assert sum(line.startswith("- ") for line in entries) > 100, "entries are no longer found"
+    assert not long, "one fact a line:\n" + "\n".join(long)
 
 
 def cells(page: Path) -> Iterator[tuple[int, str]]:
