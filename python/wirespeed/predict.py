@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from wirespeed import _wirespeed, printed, units
+from wirespeed import _wirespeed, ceilings, printed
 from wirespeed import quantities as q
 from wirespeed.errors import InputError
 
@@ -41,7 +41,9 @@ def predict(scenario: _wirespeed.Scenario, loads: Sequence[float] = ()) -> dict[
     profiled = time.perf_counter()
     answers = [profile.predict(load) for load in (None, *loads)]
     solved = time.perf_counter()
-    ceiling = _nic_mpps(scenario.resolved)
+    settings = tomllib.loads(scenario.resolved)
+    cores = (settings.get("pipeline") or {}).get("rx_cores", settings["machine"]["cores"])
+    ceiling = ceilings.nic_mpps(settings, cores)
     found, *others = (_within(json.loads(answer), ceiling) for answer in answers)
     found["loads"] = [{"load": load, **other} for load, other in zip(loads, others, strict=True)]
     found["profile_ms"] = (profiled - begun) * 1e3
@@ -49,20 +51,6 @@ def predict(scenario: _wirespeed.Scenario, loads: Sequence[float] = ()) -> dict[
     found["wall_ms"] = (time.perf_counter() - begun) * 1e3
     found["stated_error_pct"] = dict(STATED_ERROR)
     return dict(found)
-
-
-def _nic_mpps(resolved: str) -> float:
-    """What the NIC takes at most by its own rate and that of its queues, in packets a microsecond."""
-    settings = tomllib.loads(resolved)
-    nic = settings["nic"]
-    cores = (settings.get("pipeline") or {}).get("rx_cores", settings["machine"]["cores"])
-    queues = cores * nic.get("queues_per_core", 1)
-    ceiling = math.inf
-    for name, times in (("packet_interval", 1), ("queue_interval", queues)):
-        interval = units.parse(nic.get(name, ""))
-        if interval is not None and interval.value > 0:
-            ceiling = min(ceiling, 1e-6 * times / interval.value)
-    return ceiling
 
 
 def _within(found: dict[str, Any], ceiling: float) -> dict[str, Any]:

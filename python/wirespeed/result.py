@@ -13,6 +13,7 @@ from wirespeed import assumed, files, sealed, stored
 from wirespeed import quantities as q
 from wirespeed.errors import InputError
 from wirespeed.gate import Metric
+from wirespeed.slowest import Slowest, slowest
 from wirespeed.stored import FILES, REPORT_FILE, SUMMARY_FILE, TABLES
 from wirespeed.summary import headline
 from wirespeed.summary_types import Summary
@@ -90,10 +91,14 @@ class Result:
         """Writes the self-contained HTML report to `path` and returns it. Raises OSError where that is impossible."""
         return files.write(path, self._page(command))
 
+    def slowest(self) -> Slowest | None:
+        """The slowest hundredth of the sampled packets beside all of them; None where too few were carried."""
+        return slowest(self.packets)
+
     def _page(self, command: str) -> str:
         from wirespeed.report import page  # drawing costs half a second to import; only who reports pays for it
 
-        return page(self.summary, self.scenario, command, assumed.listed(self.scenario))
+        return page(self.summary, self.scenario, command, assumed.listed(self.scenario), self.slowest())
 
     def _make(self, into: Path, command: str | None) -> list[str]:
         """Writes the files into an empty folder; the summary, with checksums of the others, comes last."""

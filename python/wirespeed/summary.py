@@ -114,7 +114,7 @@ def core_cycles(summary: Summary) -> list[Slice]:
     Of the packets that cores worked on, those that were lost later among them.
     """
     spent: dict[str, float] = {}
-    for cores in _stages(summary):
+    for cores in stages(summary):
         packets = sum(core["packets"] for core in cores)
         for core in cores:
             for reason, cycles in (core.get("cycles") or {}).items():
@@ -122,11 +122,11 @@ def core_cycles(summary: Summary) -> list[Slice]:
     return slices(spent, summary.get("attribution_labels"))
 
 
-def _stages(summary: Summary) -> list[list[CoreSummary]]:
+def stages(summary: Summary) -> list[list[CoreSummary]]:
     """The cores that a packet passes one of each: those that receive, and those that work for them."""
     cores = summary.get("cores") or []
-    stages = [[core for core in cores if core.get("receives", True) == receives] for receives in (True, False)]
-    return [stage for stage in stages if sum(core["packets"] for core in stage)]
+    found = [[core for core in cores if core.get("receives", True) == receives] for receives in (True, False)]
+    return [stage for stage in found if sum(core["packets"] for core in stage)]
 
 
 def core_cycles_text(summary: Summary) -> str:
@@ -137,7 +137,7 @@ def core_cycles_text(summary: Summary) -> str:
     work = sum(
         sum((core.get("instructions_per_packet") or 0.0) * core["packets"] for core in cores)
         / sum(core["packets"] for core in cores)
-        for cores in _stages(summary)
+        for cores in stages(summary)
     )
     beyond = sum(part.share for part in parts if part.family not in ("core", "private"))
     busiest = max(summary["cores"], key=lambda core: core["busy"])
@@ -336,6 +336,17 @@ def status(summary: Summary) -> RunStatus | None:
     is_line = q.is_number(offered) and q.is_number(line) and offered >= _LINE_RATE * line > 0
     return "line_rate" if is_line else "carries"
 
+
+LIMITS: Final[Mapping[str | None, str]] = {
+    "core": "a core",
+    "nic": "the NIC's packet rate, or that of a queue",
+    "pcie": "PCIe",
+    "dram": "DRAM",
+    "iommu": "the IOMMU",
+    "other": "a ring, a pool or a queue",
+    None: "nothing that was measured",
+}
+"""What holds a rate back, in words."""
 
 _MARKS: Final[Mapping[RunStatus | None, Mark]] = {
     "line_rate": Mark("✓", "good"),

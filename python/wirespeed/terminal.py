@@ -14,11 +14,12 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
-from wirespeed import comparing
+from wirespeed import comparing, questions
 from wirespeed import quantities as q
 from wirespeed.gate import Judgement
 from wirespeed.printed import table as _table
 from wirespeed.result import Comparison
+from wirespeed.slowest import Slowest
 from wirespeed.summary import (
     Family,
     Slice,
@@ -121,12 +122,16 @@ def text(renderable: RenderableType, console: Console) -> str:
     return "\n".join(line.rstrip(" ") for line in captured.get().split("\n"))
 
 
-def run_summary(summary: Summary) -> RenderableType:
-    """The verdict, key numbers, where the time goes, hit rates and drops of one run."""
+def run_summary(summary: Summary, scenario: str = "", slow: Slowest | None = None) -> RenderableType:
+    """The verdict, key numbers, where the time goes, hit rates and drops of one run.
+
+    `scenario` is the resolved TOML, `slow` the slowest of the sampled packets.
+    """
     summary = measured(summary)
     parts: list[RenderableType] = [_verdict(summary), _about(summary)]
     parts += [Text(f"! {warning}", style="yellow") for warning in warnings(summary)]
     parts += [Text(), _numbers(summary)]
+    parts += _asked_next(summary, scenario, slow)
     parts += _cycles_go(summary)
     parts += _time_goes(summary)
     parts += _levels(summary)
@@ -392,6 +397,12 @@ def _numbers(summary: Summary) -> RenderableType:
     for number in key_numbers(summary):
         table.add_row(number.label, Text(number.value, "bold"), Text(number.detail, "dim"))
     return table
+
+
+def _asked_next(summary: Summary, scenario: str, slow: Slowest | None) -> list[RenderableType]:
+    found = questions.asked_next(summary, scenario, slow)
+    lines = (Padding(Text.assemble((f"{reply.question} ", "bold"), reply.text), (0, 0, 0, 2)) for reply in found)
+    return [Text(), *lines] if found else []
 
 
 def _cycles_go(summary: Summary) -> list[RenderableType]:

@@ -92,7 +92,7 @@ def run(scenario: str, given: Kept, search: Search | None = None) -> int:
     if given.form == "json":
         emit(result.summary_json)
     else:
-        show(terminal.run_summary(result.summary))
+        show(terminal.run_summary(result.summary, result.scenario, result.slowest()))
     if not given.quiet:
         _say_where(given, written)
         if given.out is not None and before is not None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -14,8 +15,10 @@ from typing import Any, Final
 from jinja2 import Environment, PackageLoader
 
 from wirespeed import quantities as q
+from wirespeed import questions
 from wirespeed.report import charts
 from wirespeed.report.palette import colour, ink
+from wirespeed.slowest import Slowest
 from wirespeed.summary import (
     Slice,
     copying,
@@ -49,6 +52,7 @@ _LEAST_SHARE: Final = 0.002
 # Where link and NIC take more of the mean than this, they are drawn as short as that, and all else to one scale.
 _FOLDED_ABOVE: Final = 0.6
 _FOLDED: Final = 0.14
+_MORE: Final = re.compile(r'<a class="more" href="#(?P<to>[\w-]+)"[^>]*>[^<]*</a>')
 _LINK: Final = frozenset({"nic", "pcie"})
 
 
@@ -65,10 +69,11 @@ class Row:
     """Shares of the bar that the parts have, as drawn."""
 
 
-def page(summary: Summary, scenario: str, command: str = "", assumed: str = "") -> str:
+def page(summary: Summary, scenario: str, command: str = "", assumed: str = "", slow: Slowest | None = None) -> str:
     """The report as an HTML document.
 
-    `scenario` is the resolved TOML, `command` how the run was started, `assumed` what of the machine is assumed.
+    `scenario` is the resolved TOML, `command` how the run was started, `assumed` what of the machine is assumed,
+    `slow` the slowest of the sampled packets.
     """
     summary = measured(summary)
     rows = stacked(summary)
@@ -77,7 +82,7 @@ def page(summary: Summary, scenario: str, command: str = "", assumed: str = "") 
     script = environment.get_template("script.js").render()
     # A browser runs this script and no other, whatever else might get into the page.
     script_hash = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return environment.get_template("page.html.j2").render(
+    drawn = environment.get_template("page.html.j2").render(
         s=summary,
         script=script,
         script_hash=script_hash,
@@ -89,6 +94,7 @@ def page(summary: Summary, scenario: str, command: str = "", assumed: str = "") 
         partial=partial_text(summary),
         warnings=warnings(summary),
         numbers=key_numbers(summary),
+        replies=questions.ten(summary, scenario, slow, assumed),
         cycles=core_cycles(summary),
         cycles_text=core_cycles_text(summary),
         rows=rows,
@@ -125,6 +131,8 @@ def page(summary: Summary, scenario: str, command: str = "", assumed: str = "") 
         colour=colour,
         ink=ink,
     )
+    # Which sections there are is known only now.
+    return _MORE.sub(lambda found: found[0] if f'id="{found["to"]}"' in drawn else "", drawn)
 
 
 def _named(machine: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,16 +11,8 @@ from rich.text import Text
 from wirespeed import printed
 from wirespeed import quantities as q
 from wirespeed.size.dimensions import BY_NAME
+from wirespeed.summary import LIMITS
 
-_LIMITS: Final[Mapping[str | None, str]] = {
-    "core": "a core",
-    "nic": "the NIC's packet rate, or that of a queue",
-    "pcie": "PCIe",
-    "dram": "DRAM",
-    "iommu": "the IOMMU",
-    "other": "a ring, a pool or a queue",
-    None: "nothing that was measured",
-}
 _CAUSES: Final[Mapping[str, str]] = {
     "rate": "the rate",
     "loss": "the loss",
@@ -166,7 +158,7 @@ def _as_it_is(document: Mapping[str, Any]) -> str:
 
 def _lacking(document: Mapping[str, Any]) -> list[str]:
     short = document["short"]
-    lines = [f"What is missed is {_CAUSES.get(short['cause'], 'unknown')}; what limits is {_LIMITS[short['limit']]}."]
+    lines = [f"What is missed is {_CAUSES.get(short['cause'], 'unknown')}; what limits is {LIMITS[short['limit']]}."]
     if short["grow"]:
         most = {name: each["values"][-1] for name, each in document["dimensions"].items()}
         ends = [f"{BY_NAME[name].title} (tried up to {most[name]})" for name in short["grow"]]

@@ -1,0 +1,398 @@
+"""What a reader asks of a run, each question with its answer in a sentence or two, from what was measured.
+
+Nothing here runs anything: what a run does not know it does not answer, and a question without an answer is left out.
+How an answer was reckoned stands in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from wirespeed import ceilings
+from wirespeed import quantities as q
+from wirespeed.ceilings import CoreCeiling
+from wirespeed.slowest import Slowest
+from wirespeed.summary import LIMITS, core_cycles, curve_text, headline, label, levels, loss_is_known, stages, status
+from wirespeed.summary_types import Summary
+
+# A smaller gain of the rate is none: rates are reckoned.
+_LEAST_GAIN: Final = 0.005
+# Less than this share of a whole is not worth a word.
+_REMARKABLE: Final = 0.1
+# Locks that take more of the cycles are told of.
+_LEAST_LOCK: Final = 0.01
+# Reasons that are named.
+_NAMED: Final = 3
+_FLAGS: Final = re.compile(r"--set [\w.\[\]]+=[^\s;,)]+|--search \w+")
+# What is full where packets are lost for this, and whether a longer one is a cure.
+_RINGS: Final[Mapping[str, str]] = {
+    "no_rx_descriptor": "a receive ring",
+    "no_tx_descriptor": "a transmit ring",
+    "queue_full": "a software queue",
+    "nic_fifo_full": "the NIC's packet memory",
+    "no_mbuf": "the pool of mbufs",
+    "no_buffer": "the packet buffer",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A question, its answer, the section of the report that says more, and what to type; the last two may be empty."""
+
+    question: str
+    text: str
+    section: str = ""
+    command: str = ""
+
+
+def asked_next(summary: Summary, scenario: str, slow: Slowest | None) -> list[Reply]:
+    """What a verdict leaves open: one more core, rings, and where the 99th percentile comes from."""
+    return [reply for reply in _left_open(summary, scenario, slow) if reply.text]
+
+
+def _left_open(summary: Summary, scenario: str, slow: Slowest | None) -> list[Reply]:
+    settings = ceilings.read_settings(scenario)
+    return [
+        Reply("What would one more core bring?", one_more_core(summary, settings), "cores"),
+        Reply("Which ring?", rings(summary, settings, slow), "drops" if summary.get("lost") else "path"),
+        Reply("Where does p99 come from?", tail(summary, slow), "cdf"),
+    ]
+
+
+def one_more_core(summary: Summary, settings: Mapping[str, Any]) -> str:
+    """How much more would be carried with one more core, and what ends first; empty where nothing is known of cores."""
+    cores = ceilings.of_cores(summary, settings) if summary.get("packets") else None
+    if cores is None:
+        return ""
+    limit = (summary.get("verdict") or {}).get("limit")
+    if summary.get("lost") and limit in ("dram", "iommu"):
+        return f"Nothing: {LIMITS[limit]} is full, and cores wait for it."
+    receiving = next((len(stage) for stage in stages(summary) if stage[0].get("receives", True)), cores.cores)
+    others = [ceilings.of_others(summary, settings, receiving + more * cores.receives) for more in (0, 1)]
+    now, then = (
+        min([mpps, *(each.mpps for each in found[:1])])
+        for mpps, found in zip((cores.mpps, cores.with_one_more), others, strict=True)
+    )
+    ends = others[1][0] if others[1] else None
+    gain = then / now - 1
+    least = "at least " if cores.has_short_bursts else ""
+    if gain < _LEAST_GAIN and ends is not None:
+        return (
+            f"Nothing for the rate: {ends.what} ends at {q.mpps(ends.mpps)}, and by busy time {_cores(cores)} "
+            f"{_go(cores)} to {least}{q.mpps(cores.mpps)}.{_relief(summary, cores)}"
+        )
+    told = f"{q.share(gain, 0)} more: {q.mpps(then)} in place of {q.mpps(now)}"
+    if ends is not None and ends.mpps <= then:
+        told += f", where {ends.what} ends"
+    cycles = sum(part.ns for part in core_cycles(summary))
+    at = f", at {q.digits(cycles)} cycles a packet as now" if cycles else ""
+    return f"{told}. Reckoned from how busy {_cores(cores)} {'is' if cores.cores == 1 else 'are'}{at}.{_locks(summary)}"
+
+
+def _cores(cores: CoreCeiling) -> str:
+    kind = "" if cores.receives else "working "
+    return f"the {kind}core" if cores.cores == 1 else f"the {cores.cores} {kind}cores"
+
+
+def _go(cores: CoreCeiling) -> str:
+    return "goes" if cores.cores == 1 else "go"
+
+
+def _relief(summary: Summary, cores: CoreCeiling) -> str:
+    """What one more core takes from those that there are, where it brings no rate."""
+    busiest = max((core.get("busy") or 0.0 for core in summary.get("cores") or ()), default=0.0)
+    if busiest < 0.5:
+        return ""
+    share = busiest * cores.cores / (cores.cores + 1)
+    parts = summary.get("attribution_ns") or {}
+    mean = (summary.get("sojourn_ns") or {}).get("mean")
+    waits = sum(parts.get(name) or 0.0 for name in ("ring", "queue"))
+    text = f" The busiest would be busy about {q.share(share, 0)}, now {q.share(busiest, 0)}"
+    if q.is_number(mean) and waits > _REMARKABLE * mean:
+        text += f", and packets would wait less for it, now {q.duration(waits)}"
+    return f"{text}."
+
+
+def _locks(summary: Summary) -> str:
+    found = next((part.share for part in core_cycles(summary) if part.reason == "lock"), 0.0)
+    if found < _LEAST_LOCK:
+        return ""
+    return f" Locks take {q.share(found, 0)} of the cycles, and more with each core: it brings less."
+
+
+def rings(summary: Summary, settings: Mapping[str, Any], slow: Slowest | None) -> str:
+    """Which ring overflows and whether a longer one helps, or how far the rings are from it; empty if unknown."""
+    if not summary.get("packets"):
+        return ""
+    lost = {name: n for name, n in (summary.get("drops") or {}).items() if name in _RINGS and n}
+    told = _overflow(summary, settings, lost) if lost else _room(summary, slow)
+    stalls = summary.get("stalls") or {}
+    if told and q.is_number(longest := stalls.get("longest_ns")):
+        told += (
+            f" A stall of the system of {q.duration(longest)} brings a core {q.digits(stalls.get('packets'))} packets"
+        )
+        least = stalls.get("least_descriptors")
+        told += f": the least ring that survives it has {q.count(least)}." if least else ": no ring survives it."
+    elif told and not lost:
+        told += " Stalls of the system need longer ones; this run has none (machine.core.stalls)."
+    return told
+
+
+def _overflow(summary: Summary, settings: Mapping[str, Any], lost: Mapping[str, int]) -> str:
+    most = max(lost, key=lambda name: lost[name])
+    size = (summary.get("machine") or {}).get("rx_descriptors")
+    if most == "no_tx_descriptor":
+        size = (settings.get("nic") or {}).get("tx_descriptors")
+    elif most != "no_rx_descriptor":
+        size = None
+    of = f" of {q.count(size)} descriptors" if size else ""
+    whole = summary.get("lost") or sum(lost.values())
+    told = _first(f"{_RINGS[most]}{of} overflows: {q.count(lost[most])} of {q.count(whole)} lost packets.")
+    limit = (summary.get("verdict") or {}).get("limit")
+    if limit in (None, "other"):
+        return f"{told} Bursts are longer than it holds: a longer one takes them in." if limit else told
+    return f"{told} A longer one only delays that: {LIMITS[limit]} is the limit."
+
+
+def _room(summary: Summary, slow: Slowest | None) -> str:
+    size = (summary.get("machine") or {}).get("rx_descriptors")
+    served, wait = ceilings.served_mpps(summary), (summary.get("attribution_ns") or {}).get("ring")
+    if not loss_is_known(summary) or served is None or not q.is_number(wait):
+        return ""
+    receiving = [core for stage in stages(summary) if stage[0].get("receives", True) for core in stage]
+    held = q.digits(served * wait / 1e3, 2)
+    of = f" of {q.count(size)} descriptors" if size else ""
+    which = f"the receive ring{of} holds" if len(receiving) == 1 else f"the {len(receiving)} receive rings{of} hold"
+    told = f"No ring overflows: {which} {held} packets on average{'' if len(receiving) == 1 else ' together'}"
+    ghz = (summary.get("machine") or {}).get("core_ghz")
+    cycles = max((core.get("cycles_per_packet") or 0.0 for core in receiving), default=0.0)
+    if slow is not None and q.is_number(ghz) and cycles > 0:
+        longest, queue = q.duration(slow.longest_ring_ns), q.digits(slow.longest_ring_ns * ghz / cycles, 2)
+        told += f"; the longest wait in one, {longest}, is that behind {queue} packets"
+    return f"{told}."
+
+
+def tail(summary: Summary, slow: Slowest | None) -> str:
+    """What the slowest hundredth waits for and others do not; empty where no sample tells."""
+    if slow is None:
+        return ""
+    excess = slow.slow_ns - slow.mean_ns
+    of = f"{q.count(slow.slow)} of {q.count(slow.packets)} sampled packets"
+    if excess < _REMARKABLE * slow.mean_ns:
+        most = max(slow.slow_parts_ns, key=lambda reason: slow.slow_parts_ns[reason])
+        part = _of(summary, most, slow.slow_parts_ns[most], slow.slow_ns)
+        return (
+            f"From what all packets wait for: the slowest 1 % ({of}) take {q.duration(slow.slow_ns)}, the mean is "
+            f"{q.duration(slow.mean_ns)}. Most of it is {part}."
+        )
+    more = {reason: ns - slow.mean_parts_ns[reason] for reason, ns in slow.slow_parts_ns.items()}
+    named = [reason for reason in sorted(more, key=lambda each: -more[each]) if more[reason] > _REMARKABLE * excess]
+    parts = [_of(summary, reason, more[reason], excess) for reason in named[:_NAMED]]
+    beside = f"{q.duration(slow.slow_ns)} beside {q.duration(slow.mean_ns)} ({of})"
+    if not parts:
+        return f"No single part: the slowest 1 % are {q.duration(excess)} slower than the mean, {beside}."
+    makes = "make" if len(parts) > 1 else "makes"
+    return _first(f"{_and(parts)} {makes} the slowest 1 % slower than the mean by {q.duration(excess)}, {beside}.")
+
+
+def _of(summary: Summary, reason: str, ns: float, whole: float) -> str:
+    return f"{label(reason, summary.get('attribution_labels'))} ({q.share(min(ns / whole, 1.0), 0)})"
+
+
+def _first(text: str) -> str:
+    """A sentence as it begins."""
+    return text[:1].upper() + text[1:]
+
+
+def _and(parts: list[str]) -> str:
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+def ten(summary: Summary, scenario: str, slow: Slowest | None, assumed: str) -> list[Reply]:
+    """The ten questions that a report is read for, in the order in which they come up."""
+    if not summary.get("packets"):
+        return []
+    more = _left_open(summary, scenario, slow)
+    settings = ceilings.read_settings(scenario)
+    found = [
+        Reply("Does it keep wire speed?", _keeps(summary), "numbers"),
+        Reply("By how much?", _margin(summary, settings), "rate"),
+        Reply("What limits it?", _limit(summary), "cycles"),
+        *more[:2],
+        Reply("What is DDIO's share?", _ddio(summary), "levels"),
+        *more[2:],
+        Reply("How sure is this?", _sure(summary), "numbers"),
+        Reply("Does it hold for my server?", _holds(summary, assumed), "assumed"),
+        Reply("What do I type next?", *_next(summary)),
+    ]
+    return [reply for reply in found if reply.text]
+
+
+def _keeps(summary: Summary) -> str:
+    packets, lost, upper = summary.get("packets"), summary.get("lost"), summary.get("loss_upper_95")
+    bound = f"; fewer than {q.digits(upper * 1e6, 2)} in a million, at 95 %" if q.is_number(upper) else ""
+    none = f"none of {q.count(packets)} packets was lost{bound}"
+    match status(summary):
+        case "line_rate":
+            return f"Yes: at line rate {none}."
+        case "loses":
+            offered = _of_line(summary)
+            return f"No: {q.count(lost)} of {q.count(packets)} packets were lost at {offered}."
+        case "found":
+            return f"No: {_found(summary)}."
+        case "carries":
+            further = curve_text(summary) or "Line rate was not offered."
+            return f"At {_of_line(summary)} yes: {none}. {further}"
+    return headline(summary)
+
+
+def _of_line(summary: Summary) -> str:
+    offered, line = summary.get("offered_gbps"), summary.get("line_rate_gbps")
+    if not q.is_number(offered) or not q.is_number(line) or line <= 0:
+        return "what was offered"
+    return "line rate" if offered >= 0.99 * line else f"{q.share(offered / line, 0)} of line rate"
+
+
+def _found(summary: Summary) -> str:
+    search = summary.get("search") or {}
+    kind, load = str(search.get("kind", "")).upper(), q.share(search.get("load"))
+    return f"{kind} is {q.mpps(search.get('mpps'))}, {load} of line rate"
+
+
+def _margin(summary: Summary, settings: Mapping[str, Any]) -> str:
+    verdict = summary.get("verdict") or {}
+    headroom, beyond = verdict.get("headroom"), verdict.get("beyond_model_error")
+    served, offered = ceilings.served_mpps(summary), summary.get("offered_mpps")
+    if status(summary) == "found":
+        told = f"{_found(summary)}: {q.share(1 - (summary.get('search') or {}).get('load', 1.0))} short"
+    elif summary.get("lost") and q.is_number(offered) and served is not None:
+        told = f"{q.mpps(served)} of {q.mpps(offered)} get through: {q.share(1 - served / offered)} short"
+    elif q.is_number(headroom):
+        told = _left(summary, settings, headroom)
+    else:
+        return ""
+    beside = {
+        True: ", which is more than the model's error",
+        False: ", which is less than the model's error",
+        None: "",
+    }
+    return f"{told}{beside[beyond]}."
+
+
+def _left(summary: Summary, settings: Mapping[str, Any], headroom: float) -> str:
+    """How much more could be offered than was."""
+    limit, load = (summary.get("verdict") or {}).get("limit"), summary.get("load")
+    cores = ceilings.of_cores(summary, settings)
+    is_least = limit == "core" and cores is not None and cores.has_short_bursts
+    more = f"{'at least ' if is_least else ''}{q.share(headroom)}"
+    to_line = 1 / load - 1 if q.is_number(load) and load > 0 else 0.0
+    if to_line < _LEAST_GAIN:
+        told = f"{LIMITS[limit]} is full at {more} above line rate"
+    elif to_line < headroom:
+        told = f"line rate is {q.share(to_line)} more; {LIMITS[limit]} is full at {more} more"
+    else:
+        told = f"{more} more could be offered until {LIMITS[limit]} is full; line rate is {q.share(to_line)} more"
+    return _first(told)
+
+
+def _limit(summary: Summary) -> str:
+    verdict, pcie, dram = summary.get("verdict") or {}, summary.get("pcie") or {}, summary.get("dram") or {}
+    limit = verdict.get("limit")
+    if limit is None:
+        return ""
+    near = "" if summary.get("lost") or status(summary) == "found" else "Nothing yet; nearest is "
+    told = _first(f"{near}{LIMITS[limit]}")
+    if limit == "core":
+        parts = sorted(core_cycles(summary), key=lambda part: -part.ns)[:2]
+        cycles = ", ".join(f"{part.label} {q.share(part.share, 0)}" for part in parts)
+        busy = max((core.get("busy") or 0.0 for core in summary.get("cores") or ()), default=0.0)
+        return f"{told}: the busiest is busy {q.share(busy, 0)} of the time{', of that ' + cycles if cycles else ''}."
+    if limit == "pcie" and q.is_number(rate := pcie.get("rate_gbps")):
+        ways = {"towards the host": pcie.get("to_host_link_gbps"), "from the host": pcie.get("from_host_link_gbps")}
+        way, gbps = max(ways.items(), key=lambda each: each[1] or 0.0)
+        return f"{told}: {q.digits(gbps)} of {q.digits(rate)} Gbps {way}, headers included."
+    if limit == "dram":
+        moved, peak = dram.get("bandwidth_gb_per_s"), dram.get("peak_gb_per_s")
+        return f"{told}: {q.digits(moved)} of {q.digits(peak)} GB/s."
+    return f"{told}."
+
+
+def _ddio(summary: Summary) -> str:
+    found = next((level for level in levels(summary) if level.get("name") == "DDIO"), None)
+    if found is None:
+        return "No share: the machine has no I/O ways." if (summary.get("machine") or {}).get("io_ways") == 0 else ""
+    rate = found.get("hit_rate")
+    if not q.is_number(rate):
+        return ""
+    told = f"{q.share(rate, 0)} of the lines that the NIC writes are in the LLC already; the rest has to be allocated"
+    wait, mean = (summary.get("attribution_ns") or {}).get("dma_memory"), (summary.get("sojourn_ns") or {}).get("mean")
+    if q.is_number(wait) and q.is_number(mean) and mean > 0:
+        told += f". The NIC's writes wait {q.duration(wait)} for memory, {q.share(wait / mean)} of the mean sojourn"
+    llc = next((level for level in levels(summary) if level.get("name") == "LLC"), None)
+    if llc is not None and q.is_number(hits := llc.get("hit_rate")):
+        told += f"; cores then find {q.share(hits, 0)} of what they ask of the LLC"
+    return f"{told}."
+
+
+def _sure(summary: Summary) -> str:
+    sojourn = summary.get("sojourn_ns") or {}
+    chance = [
+        f"{words} ± {q.share(wide / value)}"
+        for name, words, half in (("mean", "mean sojourn", "half_width"), ("p99", "p99", "p99_half_width"))
+        if q.is_number(value := sojourn.get(name)) and q.is_number(wide := sojourn.get(half)) and value > 0
+    ]
+    told = [f"By chance {', '.join(chance)} at 95 %."] if chance else []
+    return " ".join([*told, *_model(summary)])
+
+
+def _model(summary: Summary) -> Iterator[str]:
+    errors = (summary.get("verdict") or {}).get("model_errors") or []
+    nouns = {"rate": "rates", "latency": "latency", "hits": "DDIO hits"}
+    for each in errors:
+        low, high = each.get("low"), each.get("high")
+        if each.get("rows") and q.is_number(low) and q.is_number(high):
+            unit = "points" if each["kind"] == "hits" else "%"
+            sources = "source" if each["sources"] == 1 else "sources"
+            of = f"{q.count(each['rows'])} measurements of {each['sources']} {sources}"
+            yield f"Model beside servers: {nouns[each['kind']]} {low * 100:+.0f} to {high * 100:+.0f} {unit} ({of})."
+    missing = [nouns[each["kind"]] for each in errors if not each.get("rows")]
+    if missing:
+        yield f"No server was measured that tells how far off {' and '.join(missing)} {_is(missing)}."
+
+
+def _is(nouns: list[str]) -> str:
+    return "is" if nouns == ["latency"] else "are"
+
+
+def _holds(summary: Summary, assumed: str) -> str:
+    machine = (summary.get("machine") or {}).get("name")
+    if not machine:
+        return ""
+    shared = sorted(
+        {part for each in (summary.get("verdict") or {}).get("model_errors") or [] for part in each["shared"]}
+    )
+    like = f"measured servers share its {', '.join(shared)}" if shared else "no measured server shares a part with it"
+    told = f"As far as yours is a {machine}: {like}."
+    if assumed:
+        told += f" {assumed.split(':')[0]}."
+    return f"{told} Yours: wirespeed calibrate measures it, wirespeed import reads lscpu and ethtool."
+
+
+def _next(summary: Summary) -> tuple[str, str, str]:
+    """What to try, the section that says how to run again, and the command."""
+    advice = (summary.get("verdict") or {}).get("advice") or []
+    for each in advice:
+        if flags := _FLAGS.findall(each):
+            return each, "again", f"wirespeed run scenario.toml {' '.join(flags)}"
+    if advice:
+        return f"{advice[0]} What else would pay:", "again", "wirespeed advise scenario.toml"
+    if not summary.get("search"):
+        return (
+            "The highest rate without loss is found by a search.",
+            "again",
+            "wirespeed run scenario.toml --search ndr",
+        )
+    return "What would pay most:", "again", "wirespeed advise scenario.toml"

@@ -1,0 +1,173 @@
+"""What a reader asks of a run is answered from what was measured, and left out where nothing was."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import summaries
+import wirespeed
+from wirespeed import ceilings, questions
+from wirespeed.slowest import Slowest, slowest
+
+SCENARIO = "[nic]\nburst = 32\n[machine]\ncores = 4\n"
+# Twice line rate for cores, less for PCIe.
+TWO = {"core_ghz": 2.0, "rx_descriptors": 1024, "cores": 2, "name": "Xeon"}
+
+
+def busy(share: float, burst: float = 30.0, **changes: Any) -> dict[str, Any]:
+    """A run at 10 Mpps, half of line rate, of two cores that are busy for a share of the time."""
+    core = {"packets": 500, "busy": share, "packets_per_burst": burst, "receives": True, "cycles": {"core": 100.0}}
+    found = {
+        "offered_mpps": 10.0,
+        "carried_mpps": 10.0,
+        "load": 0.5,
+        "loss": 0.0,
+        "lost": 0,
+        "cores": [core | {"core": n, "cycles_per_packet": 100.0} for n in (0, 1)],
+        "pcie": {"to_host_link_gbps": 50.0, "from_host_link_gbps": 40.0, "rate_gbps": 75.0},
+        "dram": {},
+        "machine": TWO,
+        "attribution_ns": {"ring": 50.0, "pcie": 950.0},
+    }
+    return summaries.lossless(**(found | changes))
+
+
+def sample(slow: dict[str, float], count: int = 10, of: int = 1000) -> Slowest:
+    """A sample of `of` packets that take 100 ns each for PCIe and ring, and `count` of them what `slow` says."""
+    rows = [{"pcie": 100.0, "ring": 100.0, "lock": 0.0}] * (of - count) + [{"lock": 0.0} | slow] * count
+    columns: dict[str, list[float | None]] = {
+        f"at_{name}_ns": [*(row[name] for row in rows), None] for name in ("pcie", "ring", "lock")
+    }
+    columns["sojourn_ns"] = [*(sum(row.values()) for row in rows), None]
+    found = slowest(pa.table(columns))
+    assert found is not None
+    return found
+
+
+def core(summary: dict[str, Any]) -> str:
+    return questions.one_more_core(summary, ceilings.read_settings(SCENARIO))
+
+
+def rings(summary: dict[str, Any], slow: Slowest | None = None) -> str:
+    return questions.rings(summary, ceilings.read_settings(SCENARIO), slow)
+
+
+def test_one_more_core_brings_its_share_until_something_else_ends() -> None:
+    # Two cores of 80 % go to 12.5 Mpps, three to 18.75; PCIe ends at 15.
+    assert core(busy(0.8)).startswith("20 % more: 15.0 Mpps in place of 12.5 Mpps, where PCIe ends.")
+    assert core(busy(0.8, pcie={})).startswith("50 % more: 18.8 Mpps in place of 12.5 Mpps. Reckoned from how busy")
+    assert "at 100 cycles a packet as now" in core(busy(0.8))
+
+
+def test_one_more_core_brings_nothing_where_another_part_ends_first() -> None:
+    told = core(busy(0.6))
+    assert told.startswith("Nothing for the rate: PCIe ends at 15.0 Mpps, and by busy time the 2 cores go to 16.7 Mpps")
+    assert "busy about 40 %, now 60 %" in told
+    assert "wait less" not in told
+    waits = {"attribution_ns": {"ring": 900.0, "pcie": 100.0}, "sojourn_ns": summaries.sojourn(1000.0)}
+    assert "packets would wait less for it, now 900 ns" in core(busy(0.6, **waits))
+    # With short bursts cores go further than that.
+    assert "go to at least 16.7 Mpps" in core(busy(0.6, burst=2.0))
+
+
+def test_a_saturated_core_that_loses_is_taken_at_what_it_served() -> None:
+    lossy = busy(0.999, loss=0.5, lost=500_000, load=1.0, offered_mpps=10.0, pcie={})
+    assert core(lossy).startswith("50 % more: 7.50 Mpps in place of 5.00 Mpps.")
+    full = lossy | {"verdict": {"limit": "dram"}}
+    assert core(full) == "Nothing: DRAM is full, and cores wait for it."
+
+
+def test_locks_and_the_nics_own_rate_bound_one_more_core() -> None:
+    locked = busy(0.8)
+    for each in locked["cores"]:
+        each["cycles"] = {"core": 80.0, "lock": 20.0}
+    assert "Locks take 20 % of the cycles" in core(locked)
+    assert "Locks" not in core(busy(0.8))
+    settings = {"nic": {"queue_interval": "200 ns"}}
+    # A queue a core: three queues take 15 Mpps, two take 10.
+    assert ceilings.nic_mpps(settings, 2) == pytest.approx(10.0)
+    assert questions.one_more_core(busy(0.5, pcie={}), settings).startswith(
+        "50 % more: 15.0 Mpps in place of 10.0 Mpps"
+    )
+
+
+def test_the_ring_that_overflows_is_named_and_whether_a_longer_one_helps() -> None:
+    lossy = busy(0.99, lost=100, loss=0.1, drops={"no_rx_descriptor": 70, "nic_fifo_full": 30, "no_route": 900})
+    told = rings(lossy | {"verdict": {"limit": "core"}})
+    assert told == (
+        "A receive ring of 1,024 descriptors overflows: 70 of 100 lost packets. A longer one only delays that: a core "
+        "is the limit."
+    )
+    assert rings(lossy | {"verdict": {"limit": "other"}}).endswith(
+        "Bursts are longer than it holds: a longer one takes them in."
+    )
+    lossy["drops"]["nic_fifo_full"] = 80
+    assert rings(lossy).startswith("The NIC's packet memory overflows: 80 of 100")
+
+
+def test_rings_without_loss_are_told_by_what_they_held_and_by_stalls() -> None:
+    found = sample({"pcie": 100.0, "ring": 500.0})
+    told = rings(busy(0.5), found)
+    # 10 Mpps times 50 ns; 500 ns at 100 cycles of 2 GHz a packet.
+    assert "No ring overflows: the 2 receive rings of 1,024 descriptors hold 0.50 packets on average together" in told
+    assert "the longest wait in one, 500 ns, is that behind 10 packets" in told
+    assert "this run has none (machine.core.stalls)" in told
+    stalls = {"longest_ns": 1e5, "packets": 800.0, "least_descriptors": 2048}
+    assert "the least ring that survives it has 2,048" in rings(busy(0.5, stalls=stalls), found)
+    assert "no ring survives it" in rings(busy(0.5, stalls=stalls | {"least_descriptors": None}), found)
+
+
+def test_the_tail_is_what_the_slowest_hundredth_waits_for_and_others_do_not() -> None:
+    found = sample({"pcie": 100.0, "ring": 1100.0})
+    assert (found.packets, found.slow, found.slow_ns, found.mean_ns) == (1000, 10, 1200.0, 210.0)
+    assert found.least_ns["ring"] == 100.0
+    assert sum(found.slow_parts_ns.values()) == pytest.approx(found.slow_ns)
+    summary = busy(0.5)
+    assert questions.tail(summary, found) == (
+        "Waiting in the RX ring (100 %) makes the slowest 1 % slower than the mean by 990 ns, 1.20 µs beside 210 ns "
+        "(10 of 1,000 sampled packets)."
+    )
+    both = sample({"pcie": 600.0, "ring": 600.0})
+    assert questions.tail(summary, both).startswith("PCIe transfer (50 %) and waiting in the RX ring (50 %) make the")
+    # No tail: all wait for the same.
+    flat = sample({"pcie": 101.0, "ring": 100.0})
+    assert "the mean is 200 ns. Most of it is PCIe transfer (50 %)." in questions.tail(summary, flat)
+
+
+def test_too_few_sampled_packets_tell_no_tail() -> None:
+    columns = {name: pa.array([1.0] * 999 + [None] * 500) for name in ("at_ring_ns", "sojourn_ns")}
+    assert slowest(pa.table(columns)) is None
+    assert slowest(pa.table({"packet": [1.0] * 5000})) is None
+    assert questions.tail(busy(0.5), None) == ""
+
+
+@pytest.mark.parametrize("name", summaries.CASES)
+def test_strange_runs_are_answered_without_a_raw_value(name: str) -> None:
+    for reply in questions.ten(summaries.CASES[name](), SCENARIO, None, ""):
+        assert reply.text.endswith((".", ":"))
+        assert re.findall(r"\b(?:nan|None|inf)\b|–", reply.text) == []
+
+
+def test_a_run_answers_ten_questions_and_its_next_command_is_one() -> None:
+    found = wirespeed.run(
+        "forwarding",
+        set={"run.packets": 20_000, "run.curve": [], "machine.cores": 1, "machine.core.frequency": "1 GHz"},
+    )
+    replies = questions.ten(found.summary, found.scenario, found.slowest(), "")
+    assert len(replies) == 10
+    by_question = {reply.question: reply for reply in replies}
+    assert "of 20,000 packets" in by_question["Does it keep wire speed?"].text
+    assert by_question["What do I type next?"].command == "wirespeed run scenario.toml --set machine.cores=2"
+
+
+def test_what_is_reckoned_of_one_more_core_is_near_what_a_run_with_it_serves() -> None:
+    settings = {"run.packets": 50_000, "run.curve": [], "traffic.load": 1.0, "machine.core.frequency": "1 GHz"}
+    one, two = (wirespeed.run("forwarding", set=settings | {"machine.cores": n}) for n in (1, 2))
+    reckoned = ceilings.of_cores(one.summary, ceilings.read_settings(one.scenario))
+    assert reckoned is not None
+    assert min(one.summary["lost"], two.summary["lost"]) > 0
+    assert reckoned.with_one_more == pytest.approx(ceilings.served_mpps(two.summary), rel=0.05)
