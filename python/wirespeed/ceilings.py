@@ -38,6 +38,10 @@ class CoreCeiling:
 
     cores: int
     receives: bool
+    is_alone: bool
+    """Whether a packet passes no other stage."""
+    cycles: float
+    """What a packet takes of one of them."""
     mpps: float
     with_one_more: float
     has_short_bursts: bool
@@ -65,6 +69,8 @@ def of_cores(summary: Summary, settings: Mapping[str, Any]) -> CoreCeiling | Non
     return CoreCeiling(
         cores=len(stage),
         receives=bool(busiest.get("receives", True)),
+        is_alone=len(found) == 1,
+        cycles=busiest.get("cycles_per_packet") or 0.0,
         mpps=mpps,
         with_one_more=mpps * (len(stage) + 1) / len(stage),
         has_short_bursts=_short(busiest, settings) and not summary.get("lost"),
@@ -77,11 +83,14 @@ def _short(core: CoreSummary, settings: Mapping[str, Any]) -> bool:
 
 
 def of_others(summary: Summary, settings: Mapping[str, Any], cores: int) -> list[Ceiling]:
-    """Ceilings of what is no core, the lowest first: PCIe, DRAM, the NIC with queues of `cores` cores, line rate."""
+    """Ceilings of all but the busiest cores, the lowest first; the NIC has the queues of `cores` cores.
+
+    They are the other stage of a pipeline, PCIe, DRAM's peak, the NIC's own rate and line rate.
+    """
     served = served_mpps(summary)
     if served is None:
         return []
-    out = []
+    out = _other_stages(summary, served)
     pcie, dram = summary.get("pcie") or {}, summary.get("dram") or {}
     ways = (pcie.get("to_host_link_gbps"), pcie.get("from_host_link_gbps"))
     carried = max((gbps for gbps in ways if q.is_number(gbps)), default=0.0)
@@ -96,6 +105,17 @@ def of_others(summary: Summary, settings: Mapping[str, Any], cores: int) -> list
     if q.is_number(offered) and q.is_number(load) and load > 0:
         out.append(Ceiling("line rate", offered / load))
     return sorted(out, key=lambda each: each.mpps)
+
+
+def _other_stages(summary: Summary, served: float) -> list[Ceiling]:
+    """The stages without the busiest core."""
+    found = [(max(core.get("busy") or 0.0 for core in stage), stage) for stage in stages(summary)]
+    most = max((busy for busy, _ in found), default=0.0)
+    rest = [(busy, stage) for busy, stage in found if 0 < busy < most]
+    return [
+        Ceiling("the receiving stage" if stage[0].get("receives", True) else "the working stage", served / busy)
+        for busy, stage in rest
+    ]
 
 
 def nic_mpps(settings: Mapping[str, Any], cores: int) -> float:

@@ -84,16 +84,15 @@ def one_more_core(summary: Summary, settings: Mapping[str, Any]) -> str:
             f"Nothing for the rate: {ends.what} ends at {q.mpps(ends.mpps)}, and by busy time {_cores(cores)} "
             f"{_go(cores)} to {least}{q.mpps(cores.mpps)}.{_relief(summary, cores)}"
         )
-    told = f"{q.share(gain, 0)} more: {q.mpps(then)} in place of {q.mpps(now)}"
+    told = f"{q.share(gain, 0)} more: {least or 'up to '}{q.mpps(then)} in place of {q.mpps(now)}"
     if ends is not None and ends.mpps <= then:
         told += f", where {ends.what} ends"
-    cycles = sum(part.ns for part in core_cycles(summary))
-    at = f", at {q.digits(cycles)} cycles a packet as now" if cycles else ""
+    at = f", at {q.digits(cores.cycles)} cycles a packet as now" if cores.cycles else ""
     return f"{told}. Reckoned from how busy {_cores(cores)} {'is' if cores.cores == 1 else 'are'}{at}.{_locks(summary)}"
 
 
 def _cores(cores: CoreCeiling) -> str:
-    kind = "" if cores.receives else "working "
+    kind = "" if cores.is_alone else "receiving " if cores.receives else "working "
     return f"the {kind}core" if cores.cores == 1 else f"the {cores.cores} {kind}cores"
 
 
@@ -275,11 +274,11 @@ def _margin(summary: Summary, settings: Mapping[str, Any]) -> str:
     else:
         return ""
     beside = {
-        True: ", which is more than the model's error",
-        False: ", which is less than the model's error",
+        True: " That is more than the model's error.",
+        False: " That is less than the model's error.",
         None: "",
     }
-    return f"{told}{beside[beyond]}."
+    return f"{told}.{beside[beyond]}"
 
 
 def _left(summary: Summary, settings: Mapping[str, Any], headroom: float) -> str:
@@ -287,15 +286,20 @@ def _left(summary: Summary, settings: Mapping[str, Any], headroom: float) -> str
     limit, load = (summary.get("verdict") or {}).get("limit"), summary.get("load")
     cores = ceilings.of_cores(summary, settings)
     is_least = limit == "core" and cores is not None and cores.has_short_bursts
-    more = f"{'at least ' if is_least else ''}{q.share(headroom)}"
+    least = "at least " if is_least else ""
     to_line = 1 / load - 1 if q.is_number(load) and load > 0 else 0.0
     if to_line < _LEAST_GAIN:
-        told = f"{LIMITS[limit]} is full at {more} above line rate"
+        told = f"{LIMITS[limit]} is full at {least}{q.share(headroom)} above line rate"
     elif to_line < headroom:
-        told = f"line rate is {q.share(to_line)} more; {LIMITS[limit]} is full at {more} more"
+        told = f"line rate is {_more(to_line)}; {LIMITS[limit]} is full at {least}{_more(headroom)}"
     else:
-        told = f"{more} more could be offered until {LIMITS[limit]} is full; line rate is {q.share(to_line)} more"
+        told = f"{LIMITS[limit]} is full at {least}{_more(headroom)}; line rate is {_more(to_line)}"
     return _first(told)
+
+
+def _more(share: float) -> str:
+    """So much more than was offered."""
+    return f"{q.share(share)} more" if share < 1 else f"{q.digits(1 + share, 2)} times what was offered"
 
 
 def _limit(summary: Summary) -> str:
@@ -360,7 +364,7 @@ def _model(summary: Summary) -> Iterator[str]:
             yield f"Model beside servers: {nouns[each['kind']]} {low * 100:+.0f} to {high * 100:+.0f} {unit} ({of})."
     missing = [nouns[each["kind"]] for each in errors if not each.get("rows")]
     if missing:
-        yield f"No server was measured that tells how far off {' and '.join(missing)} {_is(missing)}."
+        yield f"No server was measured that tells how far off {_and(missing)} {_is(missing)}."
 
 
 def _is(nouns: list[str]) -> str:

@@ -58,8 +58,10 @@ def rings(summary: dict[str, Any], slow: Slowest | None = None) -> str:
 
 def test_one_more_core_brings_its_share_until_something_else_ends() -> None:
     # Two cores of 80 % go to 12.5 Mpps, three to 18.75; PCIe ends at 15.
-    assert core(busy(0.8)).startswith("20 % more: 15.0 Mpps in place of 12.5 Mpps, where PCIe ends.")
-    assert core(busy(0.8, pcie={})).startswith("50 % more: 18.8 Mpps in place of 12.5 Mpps. Reckoned from how busy")
+    assert core(busy(0.8)).startswith("20 % more: up to 15.0 Mpps in place of 12.5 Mpps, where PCIe ends.")
+    assert core(busy(0.8, pcie={})).startswith(
+        "50 % more: up to 18.8 Mpps in place of 12.5 Mpps. Reckoned from how busy"
+    )
     assert "at 100 cycles a packet as now" in core(busy(0.8))
 
 
@@ -76,9 +78,20 @@ def test_one_more_core_brings_nothing_where_another_part_ends_first() -> None:
 
 def test_a_saturated_core_that_loses_is_taken_at_what_it_served() -> None:
     lossy = busy(0.999, loss=0.5, lost=500_000, load=1.0, offered_mpps=10.0, pcie={})
-    assert core(lossy).startswith("50 % more: 7.50 Mpps in place of 5.00 Mpps.")
+    assert core(lossy).startswith("50 % more: up to 7.50 Mpps in place of 5.00 Mpps.")
     full = lossy | {"verdict": {"limit": "dram"}}
     assert core(full) == "Nothing: DRAM is full, and cores wait for it."
+
+
+def test_one_more_core_of_a_pipeline_is_of_the_stage_that_is_full() -> None:
+    piped = busy(0.8, pcie={})
+    piped["cores"][1] |= {"receives": False, "busy": 0.6, "packets": 1000}
+    piped["cores"][0]["packets"] = 1000
+    # One receiving core goes to 12.5, two to 25; the working one to 16.7.
+    assert core(piped).startswith(
+        "33 % more: up to 16.7 Mpps in place of 12.5 Mpps, where the working stage ends. Reckoned from how busy the "
+        "receiving core is"
+    )
 
 
 def test_locks_and_the_nics_own_rate_bound_one_more_core() -> None:
@@ -91,7 +104,26 @@ def test_locks_and_the_nics_own_rate_bound_one_more_core() -> None:
     # A queue a core: three queues take 15 Mpps, two take 10.
     assert ceilings.nic_mpps(settings, 2) == pytest.approx(10.0)
     assert questions.one_more_core(busy(0.5, pcie={}), settings).startswith(
-        "50 % more: 15.0 Mpps in place of 10.0 Mpps"
+        "50 % more: up to 15.0 Mpps in place of 10.0 Mpps"
+    )
+
+
+def test_how_much_more_is_told_beside_line_rate_and_the_models_error() -> None:
+    def margin(load: float, headroom: float, **verdict: Any) -> str:
+        told = {"status": "carries", "limit": "pcie", "headroom": headroom, "beyond_model_error": True} | verdict
+        (found,) = [
+            reply.text
+            for reply in questions.ten(busy(0.5, load=load, verdict=told), SCENARIO, None, "")
+            if reply.question == "By how much?"
+        ]
+        return found
+
+    assert margin(1.0, 0.024) == "PCIe is full at 2.4 % above line rate. That is more than the model's error."
+    assert margin(0.8, 0.1, beyond_model_error=False) == (
+        "PCIe is full at 10.0 % more; line rate is 25.0 % more. That is less than the model's error."
+    )
+    assert margin(0.02, 60.0, beyond_model_error=None) == (
+        "Line rate is 50 times what was offered; PCIe is full at 61 times what was offered."
     )
 
 

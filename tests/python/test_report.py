@@ -18,7 +18,7 @@ from rich.console import Console
 import summaries
 import wirespeed.summary
 from wirespeed import terminal
-from wirespeed.report import charts, page, palette, stacked
+from wirespeed.report import charts, icicle, page, palette, stacked
 from wirespeed.report.notebook import card
 from wirespeed.summary import REASONS
 
@@ -239,6 +239,42 @@ def test_a_cores_cycles_are_told_of_a_packet_that_it_worked_on() -> None:
     for core in summary["cores"]:
         del core["cycles"]
     assert "Where a core's cycles go" not in Page(page(summary, SCENARIO)).words
+
+
+def test_an_icicle_divides_a_packets_cycles_row_by_row() -> None:
+    summary = summaries.sound()
+    cells = icicle.icicle(summary)
+    assert [(cell.row, cell.label, round(cell.cycles, 1)) for cell in cells] == [
+        (0, "cycles a packet", 240.7),
+        (1, "instructions", 140.0),
+        (2, "executing instructions", 140.0),
+        (1, "L1, L2 and TLB", 0.2),
+        (2, "L2 hit", 0.2),
+        (1, "LLC and other cores", 60.5),
+        (2, "LLC hit or lookup", 60.5),
+        (1, "DRAM", 40.0),
+        (2, "DRAM row miss", 40.0),
+    ]
+    for row in (0, 1, 2):
+        assert sum(cell.width for cell in cells if cell.row == row) == pytest.approx(1.0)
+    # A cell lies below the one that it divides.
+    assert [cell.left for cell in cells if cell.row == 1] == [cell.left for cell in cells if cell.row == 2]
+    assert page(summary, SCENARIO).count('class="cell') == len(cells)
+    for each in summary["cores"]:
+        del each["cycles"]
+    assert icicle.icicle(summary) == []
+
+
+def test_an_icicle_has_a_row_of_stages_or_of_a_chains_functions() -> None:
+    summary = summaries.sound()
+    core = summary["cores"][0] | {"packets": 1_000, "instructions_per_packet": 200.0, "cycles": {"core": 100.0}}
+    summary["cores"] = [core]
+    summary["members"] = [{"name": name, "instructions": n} for name, n in (("check", 40_000), ("nat", 120_000))]
+    told = [(cell.label, round(cell.cycles)) for cell in icicle.icicle(summary) if cell.row == 2]
+    assert told == [("check", 20), ("nat", 60), ("driver and the rest", 20)]
+    summary["cores"] = [core | {"receives": True}, core | {"receives": False, "cycles": {"core": 300.0}}]
+    told = [(cell.label, round(cell.cycles)) for cell in icicle.icicle(summary) if cell.row == 1]
+    assert told == [("receiving core", 100), ("working core", 300)]
 
 
 def test_what_is_not_known_is_left_out_and_not_called_none(case: tuple[str, str]) -> None:

@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader
 
 from wirespeed import quantities as q
 from wirespeed import questions
-from wirespeed.report import charts
+from wirespeed.report import charts, icicle
 from wirespeed.report.palette import colour, ink
 from wirespeed.slowest import Slowest
 from wirespeed.summary import (
@@ -76,7 +76,7 @@ def page(summary: Summary, scenario: str, command: str = "", assumed: str = "", 
     `slow` the slowest of the sampled packets.
     """
     summary = measured(summary)
-    rows = stacked(summary)
+    rows, cells = stacked(summary), icicle.icicle(summary)
     curve, series = summary.get("curve") or [], summary.get("series") or []
     environment = _environment()
     script = environment.get_template("script.js").render()
@@ -97,6 +97,9 @@ def page(summary: Summary, scenario: str, command: str = "", assumed: str = "", 
         replies=questions.ten(summary, scenario, slow, assumed),
         cycles=core_cycles(summary),
         cycles_text=core_cycles_text(summary),
+        cells=cells,
+        cell_rows=icicle.rows(cells),
+        narrow=icicle.NARROW,
         rows=rows,
         folded=q.duration(_link_ns(rows[0])) if rows and _folds(rows[0]) else None,
         legend=legend(rows),
