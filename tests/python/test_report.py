@@ -18,8 +18,9 @@ from rich.console import Console
 import summaries
 import wirespeed.summary
 from wirespeed import terminal
-from wirespeed.report import charts, icicle, page, palette, stacked
+from wirespeed.report import charts, icicle, page, palette, path, stacked
 from wirespeed.report.notebook import card
+from wirespeed.slowest import Slowest
 from wirespeed.summary import REASONS
 
 SCENARIO = '[machine]\nname = "Xeon"\n# </pre><script>alert(1)</script>\n'
@@ -239,6 +240,32 @@ def test_a_cores_cycles_are_told_of_a_packet_that_it_worked_on() -> None:
     for core in summary["cores"]:
         del core["cycles"]
     assert "Where a core's cycles go" not in Page(page(summary, SCENARIO)).words
+
+
+def test_the_path_has_five_stops_and_tells_apart_what_an_idle_link_takes() -> None:
+    summary = summaries.sound(attribution_ns={"nic": 100.0, "pcie": 1700.0, "ring": 30.0, "core": 60.0, "llc": 10.0})
+    found = path.path(summary, None)
+    assert [(stop.name, stop.ns, stop.idle_ns) for stop in found] == [
+        ("NIC", 100.0, 0.0),
+        ("PCIe and DMA", 1700.0, 0.0),
+        ("ring", 30.0, 0.0),
+        ("core", 70.0, 0.0),
+        ("TX", 0.0, 0.0),
+    ]
+    assert sum(stop.share for stop in found) == pytest.approx(1.0)
+    least = {"nic": 100.0, "pcie": 1630.0, "ring": 5.0, "core": 40.0}
+    slowly = {"pcie": 3500.0, "llc": 20.0, "core": 60.0}
+    slow = Slowest(1000, 10, 1900.0, 4000.0, dict.fromkeys(slowly, 10.0), slowly, least, 50.0)
+    nic, pcie, ring, core, _ = path.path(summary, slow)
+    assert (nic.idle_ns, pcie.idle_ns, ring.idle_ns) == (100.0, 1630.0, 0.0)
+    # 70 ns of waits for PCIe are as long as 70 ns of a core.
+    assert nic.drawn == 0
+    assert pcie.drawn == core.drawn == 1.0
+    assert (pcie.slow_ns, core.slow_ns) == (3500.0, 80.0)
+    words = Page(page(summary, SCENARIO, slow=slow)).words
+    assert "1.63 µs idle, 70.0 ns of waits" in words
+    assert "most: executing instructions, 60.0 ns" in words
+    assert "The path of a packet" not in Page(page(summaries.sound(attribution_ns={}), SCENARIO)).words
 
 
 def test_an_icicle_divides_a_packets_cycles_row_by_row() -> None:

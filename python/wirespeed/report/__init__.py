@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader
 
 from wirespeed import quantities as q
 from wirespeed import questions
-from wirespeed.report import charts, icicle
+from wirespeed.report import charts, icicle, path
 from wirespeed.report.palette import colour, ink
 from wirespeed.slowest import Slowest
 from wirespeed.summary import (
@@ -100,6 +100,8 @@ def page(summary: Summary, scenario: str, command: str = "", assumed: str = "", 
         cells=cells,
         cell_rows=icicle.rows(cells),
         narrow=icicle.NARROW,
+        stops=path.path(summary, slow),
+        slow=slow,
         rows=rows,
         folded=q.duration(_link_ns(rows[0])) if rows and _folds(rows[0]) else None,
         legend=legend(rows),

@@ -1,0 +1,77 @@
+"""The path of a packet as a strip: NIC, PCIe, ring, core and TX, with the time that a packet stays in each.
+
+What NIC and PCIe take of every packet, however idle the machine is, is told apart and not drawn to scale: it would hide
+all else. It is the least that any sampled packet took, so of frames of several sizes that of the shortest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from wirespeed.report.palette import colour
+from wirespeed.slowest import Slowest
+from wirespeed.summary import REASONS, Slice, slices
+from wirespeed.summary_types import Summary
+
+# The stops in path order: the name, the reason that gives the colour, and the reasons that are charged there.
+_STOPS: Final[Sequence[tuple[str, str, frozenset[str]]]] = (
+    ("NIC", "nic", frozenset({"nic"})),
+    ("PCIe and DMA", "pcie", frozenset({"pcie", "dma_memory", "iommu"})),
+    ("ring", "ring", frozenset({"ring", "queue"})),
+    ("core", "core", frozenset()),
+    ("TX", "tx_queue", frozenset({"commit", "tx_queue"})),
+)
+_ELSEWHERE: Final = frozenset().union(*(of for _, _, of in _STOPS))
+# Where a packet takes time though nothing is in its way.
+_LINK: Final = ("nic", "pcie")
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A stop on the path; times are means in nanoseconds."""
+
+    name: str
+    colour: str
+    ns: float
+    share: float
+    idle_ns: float
+    """What every packet takes of it; 0 where that is nothing, or not known."""
+    slow_ns: float | None
+    """The time of the slowest hundredth, None where no sample tells."""
+    drawn: float
+    """What is more than that, as a share of the largest of the stops."""
+    most: Slice | None
+    """The largest part, where there are several."""
+
+
+def path(summary: Summary, slow: Slowest | None) -> list[Stop]:
+    """The stops of a packet's path; none where no time is known."""
+    parts = slices(summary.get("attribution_ns"), summary.get("attribution_labels"))
+    whole = sum(part.ns for part in parts)
+    found = []
+    for name, of, reasons in _STOPS:
+        mine = [part for part in parts if (part.reason in reasons if reasons else part.reason not in _ELSEWHERE)]
+        ns = sum(part.ns for part in mine)
+        idle = min(_sum(slow.least_ns, reasons), ns) if slow is not None and of in _LINK else 0.0
+        found.append((name, of, reasons, mine, ns, idle))
+    longest = max((ns - idle for *_, ns, idle in found), default=0.0)
+    return [
+        Stop(
+            name=name,
+            colour=colour(of),
+            ns=ns,
+            share=ns / whole,
+            idle_ns=idle,
+            slow_ns=None if slow is None else _sum(slow.slow_parts_ns, reasons or set(REASONS) - _ELSEWHERE),
+            drawn=(ns - idle) / longest if longest else 0.0,
+            most=max(mine, key=lambda part: part.ns) if len(mine) > 1 else None,
+        )
+        for name, of, reasons, mine, ns, idle in found
+        if parts
+    ]
+
+
+def _sum(times: Mapping[str, float], reasons: frozenset[str] | set[str]) -> float:
+    return sum(ns for reason, ns in times.items() if reason in reasons)
