@@ -7,6 +7,7 @@ shown as `–`. Text only; no function here decides anything.
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Sequence
 from typing import Final, TypeGuard
@@ -25,6 +26,7 @@ _ZEROS: Final = 1e-4
 # The least change that is told, in percent: runs differ by more.
 LEAST_CHANGE: Final = 0.01
 _COUNT_UNITS: Final[Sequence[tuple[float, str]]] = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+_UNITS: Final = re.compile(r"(?P<number>\d) (?P<unit>%|(?:s|ms|µs|ns|ps|[kM]?pps|[GMk]?bps|GB/s|Gbit/s|Mpps)\b)")
 # What rounds to the next unit is shown in that unit: 999.96 ns is 1.00 µs.
 _ROUNDS_UP: Final = 0.9995
 
@@ -180,6 +182,15 @@ def gbps(value: float | None) -> str:
     ('40.0 Gbps', '0.420 Mbps')
     """
     return _rate(value, _BIT_RATES)
+
+
+def unbroken(text: str) -> str:
+    """Text in which no line ends between a number and its unit.
+
+    >>> unbroken("4.12 µs are 5 % of 8 things").replace("\u00a0", "_")
+    '4.12_µs are 5_% of 8 things'
+    """
+    return _UNITS.sub("\\g<number>\u00a0\\g<unit>", text)
 
 
 def _rate(value: float | None, units: Sequence[tuple[float, str]]) -> str:

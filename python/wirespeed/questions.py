@@ -355,13 +355,16 @@ def _sure(summary: Summary) -> str:
 def _model(summary: Summary) -> Iterator[str]:
     errors = (summary.get("verdict") or {}).get("model_errors") or []
     nouns = {"rate": "rates", "latency": "latency", "hits": "DDIO hits"}
+    known = []
     for each in errors:
         low, high = each.get("low"), each.get("high")
         if each.get("rows") and q.is_number(low) and q.is_number(high):
             unit = "points" if each["kind"] == "hits" else "%"
             sources = "source" if each["sources"] == 1 else "sources"
             of = f"{q.count(each['rows'])} measurements of {each['sources']} {sources}"
-            yield f"Model beside servers: {nouns[each['kind']]} {low * 100:+.0f} to {high * 100:+.0f} {unit} ({of})."
+            known.append(f"{low * 100:+.0f} to {high * 100:+.0f} {unit} in {nouns[each['kind']]} ({of})")
+    if known:
+        yield f"Beside servers the model was off by {_and(known)}."
     missing = [nouns[each["kind"]] for each in errors if not each.get("rows")]
     if missing:
         yield f"No server was measured that tells how far off {_and(missing)} {_is(missing)}."

@@ -447,7 +447,8 @@ def curve_text(summary: Summary) -> str | None:
     upto = f"Without loss up to {q.share(load, 1)} of line rate ({q.mpps(carried)})"
     if len(clean) == len(points):
         return f"{upto}, the highest load that was tried."
-    return f"{upto}; at {q.share(points[len(clean)]['load'], 1)} {q.probability(points[len(clean)]['loss'])} are lost."
+    first = points[len(clean)]
+    return f"{upto}; at {q.share(first['load'], 1)} of it {q.probability(first['loss'])} are lost."
 
 
 def curve_packets_text(summary: Summary) -> str | None:

@@ -210,9 +210,11 @@ def _row(
 
 
 def _environment() -> Environment:
-    return Environment(
+    environment = Environment(
         loader=PackageLoader("wirespeed.report", "templates"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["unbroken"] = q.unbroken
+    return environment

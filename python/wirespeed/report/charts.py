@@ -318,9 +318,12 @@ def sojourn_distribution(cdf: Sequence[Sequence[float]], sojourn: Sojourn) -> st
     base = alt.Chart(data(marks)).encode(x=x)
     rules = base.mark_rule(color=TAIL, strokeDash=[4, 3]).encode(description="words:N")
     # Labels stand at different heights: p99 and p99.9 are often close together. They sit on the empty side.
-    words = base.mark_text(align="right", dx=-5, fontSize=12, color="var(--ink)").encode(y="at:Q", text="label:N")
+    named = base.encode(y="at:Q", text="label:N")
+    # A label may lie across another's line.
+    behind = named.mark_text(align="right", dx=-5, fontSize=12, stroke="var(--paper)", strokeWidth=4, aria=False)
+    words = named.mark_text(align="right", dx=-5, fontSize=12, color="var(--ink)")
     return svg(
-        (area + line + rules + words).properties(width=WIDTH, height=HEIGHT),
+        (area + line + rules + behind + words).properties(width=WIDTH, height=HEIGHT),
         "Distribution of sojourn: " + ", ".join(mark["words"] for mark in marks),
     )
 
