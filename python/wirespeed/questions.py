@@ -20,6 +20,8 @@ from wirespeed.summary_types import Summary
 
 # A smaller gain of the rate is none: rates are reckoned.
 _LEAST_GAIN: Final = 0.005
+# What is more by this share, or by more, is told as a multiple.
+_TIMES: Final = 2.0
 # Less than this share of a whole is not worth a word.
 _REMARKABLE: Final = 0.1
 # Locks that take more of the cycles are told of.
@@ -57,7 +59,11 @@ def _left_open(summary: Summary, scenario: str, slow: Slowest | None) -> list[Re
     settings = ceilings.read_settings(scenario)
     return [
         Reply("What would one more core bring?", one_more_core(summary, settings), "cores"),
-        Reply("Which ring?", rings(summary, settings, slow), "drops" if summary.get("lost") else "path"),
+        Reply(
+            "Which ring overflows, and how long must it be?",
+            rings(summary, settings, slow),
+            "drops" if summary.get("lost") else "path",
+        ),
         Reply("Where does p99 come from?", tail(summary, slow), "cdf"),
     ]
 
@@ -81,8 +87,8 @@ def one_more_core(summary: Summary, settings: Mapping[str, Any]) -> str:
     least = "at least " if cores.has_short_bursts else ""
     if gain < _LEAST_GAIN and ends is not None:
         return (
-            f"Nothing for the rate: {ends.what} ends at {q.mpps(ends.mpps)}, and by busy time {_cores(cores)} "
-            f"{_go(cores)} to {least}{q.mpps(cores.mpps)}.{_relief(summary, cores)}"
+            f"Nothing for the rate: {ends.what} ends at {q.mpps(ends.mpps)}, and {_cores(cores)}, by how busy "
+            f"{_are(cores)}, {_go(cores)} to {least}{q.mpps(cores.mpps)}.{_relief(summary, cores)}"
         )
     told = f"{q.share(gain, 0)} more: {least or 'up to '}{q.mpps(then)} in place of {q.mpps(now)}"
     if ends is not None and ends.mpps <= then:
@@ -94,6 +100,10 @@ def one_more_core(summary: Summary, settings: Mapping[str, Any]) -> str:
 def _cores(cores: CoreCeiling) -> str:
     kind = "" if cores.is_alone else "receiving " if cores.receives else "working "
     return f"the {kind}core" if cores.cores == 1 else f"the {cores.cores} {kind}cores"
+
+
+def _are(cores: CoreCeiling) -> str:
+    return "it is" if cores.cores == 1 else "they are"
 
 
 def _go(cores: CoreCeiling) -> str:
@@ -169,8 +179,8 @@ def _room(summary: Summary, slow: Slowest | None) -> str:
     ghz = (summary.get("machine") or {}).get("core_ghz")
     cycles = max((core.get("cycles_per_packet") or 0.0 for core in receiving), default=0.0)
     if slow is not None and q.is_number(ghz) and cycles > 0:
-        longest, queue = q.duration(slow.longest_ring_ns), q.digits(slow.longest_ring_ns * ghz / cycles, 2)
-        told += f"; the longest wait in one, {longest}, is that behind {queue} packets"
+        longest, queue = q.duration(slow.longest_ring_ns), q.count(slow.longest_ring_ns * ghz / cycles)
+        told += f"; the longest wait that was sampled, {longest}, is that behind about {queue} packets"
     return f"{told}."
 
 
@@ -232,7 +242,7 @@ def ten(summary: Summary, scenario: str, slow: Slowest | None, assumed: str) -> 
 
 def _keeps(summary: Summary) -> str:
     packets, lost, upper = summary.get("packets"), summary.get("lost"), summary.get("loss_upper_95")
-    bound = f"; fewer than {q.digits(upper * 1e6, 2)} in a million, at 95 %" if q.is_number(upper) else ""
+    bound = f"; fewer than {upper * 1e6:.3g} in a million, at 95 %" if q.is_number(upper) else ""
     none = f"none of {q.count(packets)} packets was lost{bound}"
     match status(summary):
         case "line_rate":
@@ -299,7 +309,9 @@ def _left(summary: Summary, settings: Mapping[str, Any], headroom: float) -> str
 
 def _more(share: float) -> str:
     """So much more than was offered."""
-    return f"{q.share(share)} more" if share < 1 else f"{q.digits(1 + share, 2)} times what was offered"
+    if share >= _TIMES:
+        return f"{q.digits(1 + share, 2)} times what was offered"
+    return f"{q.share(share, 1 if share < 1 else 0)} more"
 
 
 def _limit(summary: Summary) -> str:
@@ -349,6 +361,10 @@ def _sure(summary: Summary) -> str:
         if q.is_number(value := sojourn.get(name)) and q.is_number(wide := sojourn.get(half)) and value > 0
     ]
     told = [f"By chance {', '.join(chance)} at 95 %."] if chance else []
+    if chance and q.is_number(sojourn.get("p99")) and sojourn.get("p99_half_width", 0.0) is None:
+        told.append("Too few packets bound p99.")
+    if summary.get("stationary") is False:
+        told.append("The run had not settled: what is a mean depends on how long it ran.")
     return " ".join([*told, *_model(summary)])
 
 
@@ -359,15 +375,21 @@ def _model(summary: Summary) -> Iterator[str]:
     for each in errors:
         low, high = each.get("low"), each.get("high")
         if each.get("rows") and q.is_number(low) and q.is_number(high):
-            unit = "points" if each["kind"] == "hits" else "%"
             sources = "source" if each["sources"] == 1 else "sources"
             of = f"{q.count(each['rows'])} measurements of {each['sources']} {sources}"
-            known.append(f"{low * 100:+.0f} to {high * 100:+.0f} {unit} in {nouns[each['kind']]} ({of})")
+            known.append(f"{nouns[each['kind']]} {_band(low, high, each['kind'])} ({of})")
     if known:
-        yield f"Beside servers the model was off by {_and(known)}."
+        yield f"Beside measured servers the model has {_and(known)}."
     missing = [nouns[each["kind"]] for each in errors if not each.get("rows")]
     if missing:
         yield f"No server was measured that tells how far off {_and(missing)} {_is(missing)}."
+
+
+def _band(low: float, high: float, kind: str) -> str:
+    """From how much too low to how much too high."""
+    unit = "points" if kind == "hits" else "%"
+    ends = [f"{abs(end) * 100:.0f} {unit} too {'low' if end < 0 else 'high'}" for end in (low, high)]
+    return " to ".join(ends)
 
 
 def _is(nouns: list[str]) -> str:

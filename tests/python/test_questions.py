@@ -67,7 +67,9 @@ def test_one_more_core_brings_its_share_until_something_else_ends() -> None:
 
 def test_one_more_core_brings_nothing_where_another_part_ends_first() -> None:
     told = core(busy(0.6))
-    assert told.startswith("Nothing for the rate: PCIe ends at 15.0 Mpps, and by busy time the 2 cores go to 16.7 Mpps")
+    assert told.startswith(
+        "Nothing for the rate: PCIe ends at 15.0 Mpps, and the 2 cores, by how busy they are, go to 16.7"
+    )
     assert "busy about 40 %, now 60 %" in told
     assert "wait less" not in told
     waits = {"attribution_ns": {"ring": 900.0, "pcie": 100.0}, "sojourn_ns": summaries.sojourn(1000.0)}
@@ -127,6 +129,30 @@ def test_how_much_more_is_told_beside_line_rate_and_the_models_error() -> None:
     )
 
 
+def test_how_sure_it_is_says_which_way_the_model_was_off() -> None:
+    errors = [
+        {"kind": "rate", "shared": ["core a"], "rows": 43, "sources": 2, "low": -0.01, "high": 0.35},
+        {"kind": "latency", "shared": [], "rows": 0, "sources": 0, "low": None, "high": None},
+        {"kind": "hits", "shared": ["core a"], "rows": 10, "sources": 1, "low": -0.28, "high": 0.09},
+    ]
+    told = {"status": "carries", "model_errors": errors}
+    replies = {reply.question: reply.text for reply in questions.ten(busy(0.5, verdict=told), SCENARIO, None, "")}
+    assert replies["How sure is this?"] == (
+        "By chance mean sojourn ± 0.3 %, p99 ± 1.4 % at 95 %. Beside measured servers the model has rates 1 % too low "
+        "to 35 % too high (43 measurements of 2 sources) and DDIO hits 28 points too low to 9 points too high (10 "
+        "measurements of 1 source). No server was measured that tells how far off latency is."
+    )
+    unsettled = busy(0.5, verdict=told, stationary=False)
+    unsettled["sojourn_ns"]["p99_half_width"] = None
+    (sure,) = [
+        each.text for each in questions.ten(unsettled, SCENARIO, None, "") if each.question == "How sure is this?"
+    ]
+    assert sure.startswith(
+        "By chance mean sojourn ± 0.3 % at 95 %. Too few packets bound p99. The run had not settled: "
+    )
+    assert "measured servers share its core a." in replies["Does it hold for my server?"]
+
+
 def test_the_ring_that_overflows_is_named_and_whether_a_longer_one_helps() -> None:
     lossy = busy(0.99, lost=100, loss=0.1, drops={"no_rx_descriptor": 70, "nic_fifo_full": 30, "no_route": 900})
     told = rings(lossy | {"verdict": {"limit": "core"}})
@@ -146,7 +172,7 @@ def test_rings_without_loss_are_told_by_what_they_held_and_by_stalls() -> None:
     told = rings(busy(0.5), found)
     # 10 Mpps times 50 ns; 500 ns at 100 cycles of 2 GHz a packet.
     assert "No ring overflows: the 2 receive rings of 1,024 descriptors hold 0.50 packets on average together" in told
-    assert "the longest wait in one, 500 ns, is that behind 10 packets" in told
+    assert "the longest wait that was sampled, 500 ns, is that behind about 10 packets" in told
     assert "this run has none (machine.core.stalls)" in told
     stalls = {"longest_ns": 1e5, "packets": 800.0, "least_descriptors": 2048}
     assert "the least ring that survives it has 2,048" in rings(busy(0.5, stalls=stalls), found)

@@ -152,7 +152,10 @@ def test_energy_is_told_by_cause_or_why_it_is_not_known() -> None:
 
 def test_what_a_verdict_leaves_open_is_said_in_the_terminal() -> None:
     text = " ".join(printed(terminal.run_summary(summaries.sound()), 80).split())
-    assert "Which ring? A receive ring overflows: 78,900 of 79,000 lost packets." in text
+    assert (
+        "Which ring overflows, and how long must it be? A receive ring overflows: 78,900 of 79,000 lost packets."
+        in text
+    )
     assert "What would one more core bring? " in text
     assert "Where does p99 come from?" not in text
-    assert "Which ring?" not in printed(terminal.run_summary(summaries.empty()), 80)
+    assert "Which ring overflows, and how long must it be?" not in printed(terminal.run_summary(summaries.empty()), 80)
