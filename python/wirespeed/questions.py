@@ -296,14 +296,14 @@ def _left(summary: Summary, settings: Mapping[str, Any], headroom: float) -> str
     limit, load = (summary.get("verdict") or {}).get("limit"), summary.get("load")
     cores = ceilings.of_cores(summary, settings)
     is_least = limit == "core" and cores is not None and cores.has_short_bursts
-    least = "at least " if is_least else ""
+    earliest = " at the earliest" if is_least else ""
     to_line = 1 / load - 1 if q.is_number(load) and load > 0 else 0.0
     if to_line < _LEAST_GAIN:
-        told = f"{LIMITS[limit]} is full at {least}{q.share(headroom)} above line rate"
+        told = f"{LIMITS[limit]} is full at {q.share(headroom)} above line rate{earliest}"
     elif to_line < headroom:
-        told = f"line rate is {_more(to_line)}; {LIMITS[limit]} is full at {least}{_more(headroom)}"
+        told = f"line rate is {_more(to_line)}; {LIMITS[limit]} is full at {_more(headroom)}{earliest}"
     else:
-        told = f"{LIMITS[limit]} is full at {least}{_more(headroom)}; line rate is {_more(to_line)}"
+        told = f"{LIMITS[limit]} is full at {_more(headroom)}{earliest}; line rate is {_more(to_line)}"
     return _first(told)
 
 

@@ -124,6 +124,7 @@ def test_how_much_more_is_told_beside_line_rate_and_the_models_error() -> None:
     assert margin(0.8, 0.1, beyond_model_error=False) == (
         "PCIe is full at 10.0 % more; line rate is 25.0 % more. That is less than the model's error."
     )
+    assert "A core is full at 10.0 % more; line rate" in margin(0.8, 0.1, limit="core")
     assert margin(0.02, 60.0, beyond_model_error=None) == (
         "Line rate is 50 times what was offered; PCIe is full at 61 times what was offered."
     )
