@@ -29,13 +29,14 @@ _LEAST_LOCK: Final = 0.01
 # Reasons that are named.
 _NAMED: Final = 3
 _FLAGS: Final = re.compile(r"--set [\w.\[\]]+=[^\s;,)]+|--search \w+")
-# What is full where packets are lost for this, and whether a longer one is a cure.
+_POOL: Final = "the pool of mbufs"
+# What is full, or empty, where packets are lost for this.
 _RINGS: Final[Mapping[str, str]] = {
     "no_rx_descriptor": "a receive ring",
     "no_tx_descriptor": "a transmit ring",
     "queue_full": "a software queue",
     "nic_fifo_full": "the NIC's packet memory",
-    "no_mbuf": "the pool of mbufs",
+    "no_mbuf": _POOL,
     "no_buffer": "the packet buffer",
 }
 
@@ -159,11 +160,12 @@ def _overflow(summary: Summary, settings: Mapping[str, Any], lost: Mapping[str, 
         size = None
     of = f" of {q.count(size)} descriptors" if size else ""
     whole = summary.get("lost") or sum(lost.values())
-    told = _first(f"{_RINGS[most]}{of} overflows: {q.count(lost[most])} of {q.count(whole)} lost packets.")
+    full = "runs empty" if _RINGS[most] == _POOL else "overflows"
+    told = _first(f"{_RINGS[most]}{of} {full}: {q.count(lost[most])} of {q.count(whole)} lost packets.")
     limit = (summary.get("verdict") or {}).get("limit")
     if limit in (None, "other"):
-        return f"{told} Bursts are longer than it holds: a longer one takes them in." if limit else told
-    return f"{told} A longer one only delays that: {LIMITS[limit]} is the limit."
+        return f"{told} Bursts are longer than it holds: a larger one takes them in." if limit else told
+    return f"{told} A larger one only delays that: {LIMITS[limit]} is the limit."
 
 
 def _room(summary: Summary, slow: Slowest | None) -> str:

@@ -158,14 +158,16 @@ def test_the_ring_that_overflows_is_named_and_whether_a_longer_one_helps() -> No
     lossy = busy(0.99, lost=100, loss=0.1, drops={"no_rx_descriptor": 70, "nic_fifo_full": 30, "no_route": 900})
     told = rings(lossy | {"verdict": {"limit": "core"}})
     assert told == (
-        "A receive ring of 1,024 descriptors overflows: 70 of 100 lost packets. A longer one only delays that: a core "
+        "A receive ring of 1,024 descriptors overflows: 70 of 100 lost packets. A larger one only delays that: a core "
         "is the limit."
     )
     assert rings(lossy | {"verdict": {"limit": "other"}}).endswith(
-        "Bursts are longer than it holds: a longer one takes them in."
+        "Bursts are longer than it holds: a larger one takes them in."
     )
     lossy["drops"]["nic_fifo_full"] = 80
     assert rings(lossy).startswith("The NIC's packet memory overflows: 80 of 100")
+    lossy["drops"]["no_mbuf"] = 90
+    assert rings(lossy).startswith("The pool of mbufs runs empty: 90 of 100")
 
 
 def test_rings_without_loss_are_told_by_what_they_held_and_by_stalls() -> None:
