@@ -26,6 +26,8 @@ _TIMES: Final = 2.0
 _REMARKABLE: Final = 0.1
 # Locks that take more of the cycles are told of.
 _LEAST_LOCK: Final = 0.01
+# A ring that is fuller on average never runs dry for long: more comes than is taken.
+_ALWAYS_FULL: Final = 0.75
 # Reasons that are named.
 _NAMED: Final = 3
 _FLAGS: Final = re.compile(r"--set [\w.\[\]]+=[^\s;,)]+|--search \w+")
@@ -138,7 +140,7 @@ def rings(summary: Summary, settings: Mapping[str, Any], slow: Slowest | None) -
     if not summary.get("packets"):
         return ""
     lost = {name: n for name, n in (summary.get("drops") or {}).items() if name in _RINGS and n}
-    told = _overflow(summary, settings, lost) if lost else _room(summary, slow)
+    told = _overflow(summary, settings, lost, slow) if lost else _room(summary, slow)
     stalls = summary.get("stalls") or {}
     if told and q.is_number(longest := stalls.get("longest_ns")):
         told += (
@@ -151,21 +153,37 @@ def rings(summary: Summary, settings: Mapping[str, Any], slow: Slowest | None) -
     return told
 
 
-def _overflow(summary: Summary, settings: Mapping[str, Any], lost: Mapping[str, int]) -> str:
+def _overflow(summary: Summary, settings: Mapping[str, Any], lost: Mapping[str, int], slow: Slowest | None) -> str:
     most = max(lost, key=lambda name: lost[name])
-    size = (summary.get("machine") or {}).get("rx_descriptors")
-    if most == "no_tx_descriptor":
-        size = (settings.get("nic") or {}).get("tx_descriptors")
-    elif most != "no_rx_descriptor":
-        size = None
-    of = f" of {q.count(size)} descriptors" if size else ""
+    sizes = {
+        "no_rx_descriptor": (summary.get("machine") or {}).get("rx_descriptors"),
+        "no_tx_descriptor": (settings.get("nic") or {}).get("tx_descriptors"),
+    }
+    of = f" of {q.count(size)} descriptors" if (size := sizes.get(most)) else ""
     whole = summary.get("lost") or sum(lost.values())
     full = "runs empty" if _RINGS[most] == _POOL else "overflows"
     told = _first(f"{_RINGS[most]}{of} {full}: {q.count(lost[most])} of {q.count(whole)} lost packets.")
     limit = (summary.get("verdict") or {}).get("limit")
-    if limit in (None, "other"):
-        return f"{told} Bursts are longer than it holds: a larger one takes them in." if limit else told
-    return f"{told} A larger one only delays that: {LIMITS[limit]} is the limit."
+    because = "" if limit in (None, "other") else f" {_first(LIMITS[limit])} is the limit."
+    fill = _fill(summary, settings, slow) if most == "no_rx_descriptor" else None
+    if fill is None:
+        return f"{told}{because}"
+    held = f" The fullest is {q.share(fill, 0)} full on average"
+    if fill < _ALWAYS_FULL:
+        return f"{told}{held}, so that bursts overflow it: a larger one takes more of them in."
+    return f"{told}{held}: a larger one only delays that.{because}"
+
+
+def _fill(summary: Summary, settings: Mapping[str, Any], slow: Slowest | None) -> float | None:
+    """How full the fullest receive rings of a core are on average: rate times wait over their descriptors."""
+    size, served = (summary.get("machine") or {}).get("rx_descriptors"), ceilings.served_mpps(summary)
+    receiving = next((stage for stage in stages(summary) if stage[0].get("receives", True)), [])
+    packets = sum(core["packets"] for core in receiving)
+    if slow is None or not size or served is None or not packets:
+        return None
+    room = size * (settings.get("nic") or {}).get("queues_per_core", 1)
+    waits = ((core["packets"], slow.ring_ns.get(core["core"])) for core in receiving)
+    return max((n / packets * served * wait / 1e3 / room for n, wait in waits if wait is not None), default=None)
 
 
 def _room(summary: Summary, slow: Slowest | None) -> str:

@@ -32,6 +32,8 @@ class Slowest:
     """By reason, the least that any packet of the sample took."""
     longest_ring_ns: float
     """The longest wait in a receive ring."""
+    ring_ns: Mapping[int, float]
+    """The mean wait in a receive ring, by the core that empties it."""
 
 
 def slowest(packets: Any) -> Slowest | None:
@@ -43,7 +45,7 @@ def slowest(packets: Any) -> Slowest | None:
     import pyarrow.compute as pc
 
     found = pa.table(packets)
-    if not {"sojourn_ns", "at_ring_ns"} <= set(found.column_names):
+    if not {"sojourn_ns", "at_ring_ns", "core"} <= set(found.column_names):
         return None
     found = found.filter(pc.is_valid(found["sojourn_ns"])).sort_by("sojourn_ns")
     slow = int(found.num_rows * SHARE)
@@ -51,6 +53,7 @@ def slowest(packets: Any) -> Slowest | None:
         return None
     tail = found.slice(found.num_rows - slow)
     reasons = {name.removeprefix("at_").removesuffix("_ns"): name for name in found.column_names if name[:3] == "at_"}
+    by_core = found.group_by("core").aggregate([("at_ring_ns", "mean")]).to_pylist()
     return Slowest(
         packets=found.num_rows,
         slow=slow,
@@ -60,4 +63,5 @@ def slowest(packets: Any) -> Slowest | None:
         slow_parts_ns={reason: pc.mean(tail[name]).as_py() for reason, name in reasons.items()},
         least_ns={reason: pc.min(found[name]).as_py() for reason, name in reasons.items()},
         longest_ring_ns=pc.max(found["at_ring_ns"]).as_py(),
+        ring_ns={row["core"]: row["at_ring_ns_mean"] for row in by_core},
     )

@@ -262,7 +262,7 @@ def test_the_path_has_five_stops_and_tells_apart_what_an_idle_link_takes() -> No
     assert sum(stop.share for stop in found) == pytest.approx(1.0)
     least = {"nic": 100.0, "pcie": 1630.0, "ring": 5.0, "core": 40.0}
     slowly = {"pcie": 3500.0, "llc": 20.0, "core": 60.0}
-    slow = Slowest(1000, 10, 1900.0, 4000.0, dict.fromkeys(slowly, 10.0), slowly, least, 50.0)
+    slow = Slowest(1000, 10, 1900.0, 4000.0, dict.fromkeys(slowly, 10.0), slowly, least, 50.0, {0: 5.0})
     nic, pcie, ring, core, _ = path.path(summary, slow)
     assert (nic.idle_ns, pcie.idle_ns, ring.idle_ns) == (100.0, 1630.0, 0.0)
     # 70 ns of waits for PCIe are as long as 70 ns of a core.
