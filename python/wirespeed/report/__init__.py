@@ -77,7 +77,6 @@ def page(summary: Summary, scenario: str, command: str = "", assumed: str = "", 
     """
     summary = measured(summary)
     rows, cells = stacked(summary), icicle.icicle(summary)
-    curve, series = summary.get("curve") or [], summary.get("series") or []
     environment = _environment()
     script = environment.get_template("script.js").render()
     # A browser runs this script and no other, whatever else might get into the page.
@@ -107,17 +106,11 @@ def page(summary: Summary, scenario: str, command: str = "", assumed: str = "", 
         legend=legend(rows),
         labelled_share=_LABELLED_SHARE,
         least_share=_LEAST_SHARE,
-        curve=curve,
+        curve=summary.get("curve") or [],
+        **_drawn_charts(summary),
         curve_packets=curve_packets_text(summary),
-        rate_chart=charts.rate_over_load(curve) or charts.rate_over_time(series),
-        rate_over="load" if charts.rate_over_load(curve) else "time",
-        latency_chart=charts.sojourn_over_load(curve),
-        cdf_chart=charts.sojourn_distribution(summary.get("sojourn_cdf") or [], summary.get("sojourn_ns") or {}),
         drops=drops(summary),
         damages=damages(summary),
-        machine_chart=charts.machine_over_time(series),
-        mbuf_chart=charts.mbufs_over_time(series),
-        policy_chart=charts.cache_over_time((summary.get("policy") or {}).get("intervals") or []),
         copying=copying(summary),
         iommu=iommu_text(summary),
         stacked=stacked_text(summary),
@@ -138,6 +131,21 @@ def page(summary: Summary, scenario: str, command: str = "", assumed: str = "", 
     )
     # Which sections there are is known only now.
     return _MORE.sub(lambda found: found[0] if f'id="{found["to"]}"' in drawn else "", drawn)
+
+
+def _drawn_charts(summary: Summary) -> dict[str, str | None]:
+    """The line charts by their names in the template; None where there is nothing to draw."""
+    curve, series = summary.get("curve") or [], summary.get("series") or []
+    over_load = charts.rate_over_load(curve)
+    return {
+        "rate_chart": over_load or charts.rate_over_time(series),
+        "rate_over": "load" if over_load else "time",
+        "latency_chart": charts.sojourn_over_load(curve),
+        "cdf_chart": charts.sojourn_distribution(summary.get("sojourn_cdf") or [], summary.get("sojourn_ns") or {}),
+        "machine_chart": charts.machine_over_time(series),
+        "mbuf_chart": charts.mbufs_over_time(series),
+        "policy_chart": charts.cache_over_time((summary.get("policy") or {}).get("intervals") or []),
+    }
 
 
 def _named(machine: Mapping[str, Any]) -> dict[str, Any]:
