@@ -115,6 +115,15 @@ class Options:
             rich_help_panel=_STUDY,
         ),
     ] = None
+    cold: Annotated[
+        bool,
+        typer.Option(
+            "--cold",
+            help="Warm up each point from nothing, as [bold]run[/bold] does; without it points begin with what the "
+            "caches of the scenario's own machine hold, and settle in a fraction of the time.",
+            rich_help_panel=_STUDY,
+        ),
+    ] = False
     capture: CaptureOpt = None
     table: TableOpt = None
     settings: EachPointSetOpt = None
@@ -166,6 +175,8 @@ def asked(given: Options) -> Ask:
     """What is asked for; what the command line says goes before what a study file says, axes and settings are added."""
     said: dict[str, Any] = {name: getattr(given, name) for name in _ASKED if getattr(given, name) not in (None, [])}
     found = plan.read(given.scenario)
+    if given.cold:
+        said["near"] = None
     if found is None:
         return Ask(given.scenario, vary=given.vary, set=given.settings, **said)
     if given.vary:

@@ -46,9 +46,10 @@ class Ask:
     metrics: Sequence[str] = ()
     capture: PathLike | None = None
     table: PathLike | None = None
-    near: scenarios.Overrides = None
-    """Settings of a machine that all points begin near: it warms up from nothing, once a worker, and the others take
-    over what its caches hold. Each point warms up from nothing where this is left out."""
+    near: scenarios.Overrides = ()
+    """Settings of a machine that all points begin near, of the scenario's own where there are none: it warms up from
+    nothing, once a worker and seed, and the others take over what its caches hold. With None each point warms up from
+    nothing."""
 
 
 class Plan:
@@ -237,7 +238,7 @@ def read(path: PathLike) -> Ask | None:
     for name in document:
         if name not in allowed:
             raise InputError(f"{file}: {name}: must be one of {', '.join(allowed)}{nearest(name, allowed)}")
-    kinds = {"vary": dict, "cases": dict, "set": dict, "until": list, "metrics": list}
+    kinds = {"vary": dict, "cases": dict, "set": dict, "near": dict, "until": list, "metrics": list}
     kinds |= {"design": str, "scenario": str, "capture": str, "table": str}
     for name, value in document.items():
         wanted = kinds.get(name, int)
@@ -247,7 +248,7 @@ def read(path: PathLike) -> Ask | None:
         if not isinstance(bundle, dict):
             raise InputError(f"{file}: cases.{name}: must be a table of settings")
         document["cases"][name] = _dotted(bundle)
-    for name in ("vary", "set"):
+    for name in ("vary", "set", "near"):
         if name in document:
             document[name] = _dotted(document[name])
     for name in ("scenario", "capture", "table"):

@@ -102,6 +102,7 @@ def sweep(
     metrics: Sequence[str] = (),
     capture: PathLike | None = None,
     table: PathLike | None = None,
+    near: scenarios.Overrides = (),
     out: PathLike | None = None,
     engine: str = "threads",
     jobs: int | None = None,
@@ -119,6 +120,10 @@ def sweep(
     "carried_mpps 1%" are met (at least 3 times, at most `most_replications`, 30). `metrics` are those that the page
     shows.
 
+    The scenario's machine, with the settings of `near`, warms up from nothing, once a worker and seed; points take over
+    what its caches hold and go on until their own state has settled. With None each warms up from nothing, as
+    `wirespeed.run` does: what it measures differs by chance, and takes up to four times as long.
+
     Runs go to `jobs` threads of this process (the simulator runs outside of Python's lock), to as many processes
     (engine "local": a script that is run needs `if __name__ == "__main__":` then), to the Dask cluster of `scheduler`
     (engine "dask"), or to any `concurrent.futures.Executor`. With `out`, finished runs are kept there and never run
@@ -133,7 +138,7 @@ def sweep(
     """
     ask = Ask(
         scenarios.as_text(scenario), vary, cases or {}, set, design, samples, seed, replications, until,
-        most_replications, metrics, capture, table,
+        most_replications, metrics, capture, table, near,
     )  # fmt: skip
     found = run(ask, out, chosen(engine, jobs, scheduler, executor), retry_failed, progress)
     refuse_failed(found)

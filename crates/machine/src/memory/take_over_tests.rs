@@ -56,7 +56,7 @@ fn a_like_machine_has_the_same_lines_after_it_and_loses_the_same_ones_next() {
     for replacement in [Replacement::Lru, Replacement::Fifo, Replacement::Age, Replacement::TreePlru] {
         let other = used(replacement);
         let mut here = machine(replacement, LINES / 8);
-        let taken = here.take_over(&other, Some);
+        let taken = here.take_over(&other, Some, |core| Clos(core.0 as u8));
         let (kept, had) = (sorted(&here), sorted(&other));
         assert_eq!(taken, kept.len() as u64);
         assert!(had.iter().any(|r| r.2 == DEVICES) && had.iter().any(|r| r.2 == 1) && had.iter().any(|r| r.1));
@@ -75,7 +75,7 @@ fn lines_come_to_where_they_lie_here_within_the_ways_that_there_are() {
     let mut here = machine(Replacement::Lru, LINES / 16);
     // A third of all lines has no place here, and the others lie elsewhere.
     let place = |line: Line| (line.0 % 3 != 0).then_some(Line(line.0 + 10_000));
-    let taken = here.take_over(&other, place);
+    let taken = here.take_over(&other, place, |core| Clos(core.0 as u8));
     let (kept, had) = (sorted(&here), sorted(&other));
     assert!(taken >= kept.len() as u64 && kept.len() as u64 <= LINES / 2, "{taken}");
     assert!(kept.len() as u64 > LINES * 3 / 10, "{}", kept.len());

@@ -66,6 +66,15 @@ impl Warming<'_> {
         served
     }
 
+    pub(super) fn cores(&self) -> usize {
+        self.memory.cores.len()
+    }
+
+    /// As [`Warming::access`], of a line that the core is to have, whatever its TLB and prefetcher know.
+    pub(super) fn bring(&mut self, request: &Request) {
+        self.look_up(request, Ps::ZERO);
+    }
+
     fn look_up(&mut self, request: &Request, now: Ps) -> Served {
         let lookup = self.memory.lookup(request);
         if let Some(served) = lookup.hit {

@@ -134,11 +134,17 @@ impl ServerLayout {
         Addr(self.mbuf(index).0 + MBUF_HEADER_BYTES + MBUF_HEADROOM_BYTES)
     }
 
-    /// Where lines of a server that `other` places lie here: those of a region that both have, at the same offset in it.
-    /// `mbufs` names the mbuf that stands here for each of the other's.
-    pub fn moved(&self, other: &ServerLayout, mbufs: &[Option<u32>]) -> impl Fn(Line) -> Option<Line> {
+    /// Where lines of a server that `other` places lie here: those of a region that both have, at the same offset in it, those of
+    /// tables only where they hold the same. `mbufs` names the mbuf that stands here for each of the other's.
+    pub fn moved(
+        &self,
+        other: &ServerLayout,
+        mbufs: &[Option<u32>],
+        same_tables: bool,
+    ) -> impl Fn(Line) -> Option<Line> {
         let here = |extent: &Extent| {
-            self.extents.iter().find(|e| e.group == extent.group && e.name == extent.name && e.core == extent.core)
+            let alike = |e: &&Extent| e.group == extent.group && e.name == extent.name && e.core == extent.core;
+            self.extents.iter().find(alike).filter(|_| same_tables || extent.group != "tables")
         };
         // Extents lie one behind the other, in order.
         let both: Vec<(Range<u64>, Option<Range<u64>>)> =
@@ -300,7 +306,7 @@ mod tests {
         };
         let (there, here) = (layout(2, 10, 512, [8192, 20_000], 2), layout(1, 8, 128, [4096, 30_000], 2));
         let names: Vec<Option<u32>> = (0..10).map(|mbuf| (mbuf > 1).then(|| 9 - mbuf)).collect();
-        let moved = here.moved(&there, &names);
+        let moved = here.moved(&there, &names, true);
         let line = |at: u64| Line(at / LINE_BYTES);
         for mbuf in 0..10 {
             let from = line(there.mbuf(mbuf).0 + 320);
@@ -314,12 +320,13 @@ mod tests {
         assert_eq!(moved(table(&there, first, 0, 4032)), Some(table(&here, first, 0, 4032)));
         assert_eq!(moved(table(&there, first, 0, 4096)), None);
         assert_eq!(moved(Line(0)), None);
+        assert_eq!(here.moved(&there, &names, false)(table(&there, second, 0, 19_000)), None);
         let without = layout(2, 10, 512, [8192, 0], 1);
-        assert_eq!(without.moved(&there, &names)(table(&there, second, 0, 0)), None);
+        assert_eq!(without.moved(&there, &names, true)(table(&there, second, 0, 0)), None);
         // Mbufs of another size are others.
         let nic = nic_of(128);
         let wide = ServerLayout::new(1, (8, 4096), 9000, &nic, &[], |_, _| PAGE_BYTES).unwrap();
-        assert_eq!(wide.moved(&there, &names)(line(there.mbuf(5).0)), None);
+        assert_eq!(wide.moved(&there, &names, true)(line(there.mbuf(5).0)), None);
     }
 
     #[test]

@@ -334,7 +334,7 @@ pub fn warmup_text(w: &WarmUp) -> String {
         text += &format!(", {} of them without time", count(w.untimed));
     }
     if w.taken_over > 0 {
-        text += ", from what the caches of a like machine held";
+        text += ", from what LLC and L2 of a like machine held";
     }
     text += match w.end {
         WarmUpEnd::Given => ", as run.warmup says",

@@ -161,6 +161,8 @@ pub struct RunResult {
     pub mean_frame_bytes: f64,
     /// Share of line rate offered.
     pub load: f64,
+    /// What names the machine that this one began near; none where it began with nothing.
+    pub near: Option<String>,
     /// The user ended it early.
     pub partial: bool,
     /// Host seconds from the first to the last simulation of this scenario.
@@ -533,9 +535,7 @@ impl ScenarioPlan<'_> {
             PartKind::Run | PartKind::Again(_) => run.sampling.as_ref(),
             _ => None,
         };
-        if let Some((near, stock)) = self.near
-            && !matches!(part.kind, PartKind::Again(_))
-        {
+        if let Some((near, stock)) = self.near {
             let (warm, warmed_at) = near.warm(&setup, stock, &self.loaded.inputs, run.packets, watch)?;
             return setup.simulate_warm(warm, Some(&warmed_at), &load, packets, sampling, watch).map(Some);
         }
@@ -600,6 +600,7 @@ impl ScenarioPlan<'_> {
         let measured = measured.ok_or_else(|| ScenarioError::Stopped { during: "warm-up".into() })?;
         Ok(RunResult {
             load: self.share(&self.offered(part))?,
+            near: self.near.map(|(near, _)| near.id(&self.loaded.inputs, self.scenario.run.seed)),
             scenario: self.scenario_of(part),
             partial: stopped || measured.partial,
             notes: {

@@ -7,7 +7,9 @@
 //! on its scenario and on the base's alone, not on what ran before it or beside it.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::thread;
+use std::time::Duration;
 
 use engine::Seed;
 use traffic::{Blueprint, Load};
@@ -21,6 +23,8 @@ use crate::server::{Server, belonging};
 
 /// Warm machines that are kept, each of some 10 to 20 MB: those of a round of a search.
 const KEPT: usize = 32;
+/// Between two looks at whether a machine is made.
+const EVERY: Duration = Duration::from_millis(2);
 /// Bases that are kept.
 const KEPT_BASES: usize = 4;
 /// The base warms up as for a run of so many packets, at least: what has not settled there has not settled anywhere near it.
@@ -65,10 +69,32 @@ impl fmt::Debug for Near {
     }
 }
 
+/// Waits for a machine that somebody else makes, but no longer than until this one is to stop.
+fn await_turn<'a>(slot: &'a Slot, watch: &ProgressWatch) -> Result<MutexGuard<'a, Option<WarmServer>>, ScenarioError> {
+    loop {
+        match slot.try_lock() {
+            Ok(guard) => return Ok(guard),
+            Err(TryLockError::Poisoned(poisoned)) => return Ok(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) if watch.is_stopped() => {
+                return Err(ScenarioError::Stopped { during: "warm-up".into() });
+            }
+            Err(TryLockError::WouldBlock) => thread::sleep(EVERY),
+        }
+    }
+}
+
 impl Near {
     /// Machines near that of `scenario`, at whose rate all warm up.
-    pub fn new(scenario: Scenario) -> Near {
+    pub fn new(mut scenario: Scenario) -> Near {
+        // It is as warm as it gets, whatever is cut of runs near it.
+        scenario.run.warmup = None;
         Near { scenario, bases: Kept::new(KEPT_BASES), machines: Kept::new(KEPT) }
+    }
+
+    /// What names the base in the ids of runs near it, with packets of `seed`.
+    pub(super) fn id(&self, inputs: &[InputFile], seed: u64) -> String {
+        let run = &self.scenario.run;
+        format!("{} {}", belonging(&self.scenario, inputs, Seed(seed)), run.packets)
     }
 
     /// The machine of `setup` after the part of its warm-up that goes without time, for runs of `packets` packets, and the load of
@@ -90,7 +116,7 @@ impl Near {
         let key = format!("{} {packets} {:?}", belonging(&scenario, inputs, seed), run.warmup);
         let load = self.load(setup)?;
         let slot = self.machines.lock().unwrap_or_else(PoisonError::into_inner).slot(key);
-        let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = await_turn(&slot, watch)?;
         if let Some(warm) = &*slot {
             return Ok((warm.clone(), load));
         }
@@ -110,13 +136,16 @@ impl Near {
     ) -> Result<(Server, Inherited), ScenarioError> {
         let seed = setup.scenario.run.seed;
         let slot = self.bases.lock().unwrap_or_else(PoisonError::into_inner).slot(seed);
-        let mut base = slot.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut base = await_turn(&slot, watch)?;
         let warm = match base.take() {
             Some(warm) => warm,
             None => self.base(seed, stock, watch)?,
         };
         let begun = setup.server(load).map(|mut server| {
-            let taken = warm.hand_over(&mut server);
+            // Tables are filled by what the function is, and used by the flows that there are.
+            let (here, there) = (setup.scenario, &self.scenario);
+            let same_tables = here.function == there.function && here.traffic.source() == there.traffic.source();
+            let taken = warm.hand_over(&mut server, same_tables);
             (server, taken)
         });
         *base = (!watch.is_stopped()).then_some(warm);

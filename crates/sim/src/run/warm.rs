@@ -44,7 +44,7 @@ use crate::server::{Departure, DepartureObserver, Loss, PacketFate, Pause, Serve
 /// Packets in detail before each stretch without time: bursts enough of one kind of core.
 const CLOCK: u64 = 2_048;
 /// Packets of a stretch without time, at least, of a server that began with another one's caches.
-const AFTER_ANOTHER: u64 = 16_384;
+const AFTER_ANOTHER: u64 = 32_768;
 /// What may still change, as a share.
 const STEADY: f64 = 0.02;
 /// Accesses to DRAM, or lines that come in, that count for nothing, as a share of accesses to the LLC: one in some eighty packets.
@@ -146,9 +146,9 @@ pub(crate) struct Inherited {
 }
 
 impl WarmServer {
-    /// `server`, which has done nothing yet, begins with what the caches of this one hold.
-    pub(crate) fn hand_over(&self, server: &mut Server) -> Inherited {
-        let taken = server.take_over(&self.server);
+    /// `server`, which has done nothing yet, begins with what the caches of this one hold; see [`Server::take_over`].
+    pub(crate) fn hand_over(&self, server: &mut Server, same_tables: bool) -> Inherited {
+        let taken = server.take_over(&self.server, same_tables);
         // Mbufs that were not used here have not been there either.
         let used = self.server.offered() - self.refused + self.taken.mbufs;
         let unsettled = self.unsettled.iter().filter(|measure| **measure != WarmthMeasure::Mbufs);

@@ -4,6 +4,8 @@
 //! how long they have been free: the one that was used last stands for the one that will be used last here, so that a pool that
 //! gives back the coldest mbuf finds it as cold as there.
 
+use units::{Clos, CoreId};
+
 use super::{CoreInput, Server};
 
 /// What came along.
@@ -16,8 +18,9 @@ pub struct TakenOver {
 }
 
 impl Server {
-    /// Takes over what the caches of `other`, which is warm, hold; this one has done nothing yet.
-    pub fn take_over(&mut self, other: &Server) -> TakenOver {
+    /// Takes over what the caches of `other`, which is warm, hold, of tables only where `same_tables` says that both have the same;
+    /// this one has done nothing yet.
+    pub fn take_over(&mut self, other: &Server, same_tables: bool) -> TakenOver {
         let (here, there) = (self.mbufs_by_use(), other.mbufs_by_use());
         let mut names = vec![None; other.mbufs as usize];
         for (&mbuf, &stands_for) in here.iter().zip(&there) {
@@ -27,7 +30,10 @@ impl Server {
         }
         let mbufs =
             if self.layout.mbuf_stride() == other.layout.mbuf_stride() { here.len().min(there.len()) } else { 0 };
-        let lines = self.memory.take_over(&other.memory, self.layout.moved(&other.layout, &names));
+        let place = self.layout.moved(&other.layout, &names, same_tables);
+        let clos: Vec<Clos> = self.cores.iter().map(|core| core.core.clos()).collect();
+        let of_core = |core: CoreId| clos.get(usize::from(core.0)).copied().unwrap_or_default();
+        let lines = self.memory.take_over(&other.memory, place, of_core);
         TakenOver { lines, mbufs: mbufs as u64 }
     }
 

@@ -313,6 +313,11 @@ impl Core {
         self.id
     }
 
+    /// Its class of service.
+    pub fn clos(&self) -> Clos {
+        self.burst.placed.clos
+    }
+
     /// Puts the core's requests into a class of service.
     pub fn set_clos(&mut self, clos: Clos) {
         self.burst.placed.clos = clos;

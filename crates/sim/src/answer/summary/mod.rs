@@ -37,9 +37,11 @@ use packets::{CurvePoint, PacketClass, SearchSummary, Sojourn};
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Hashes the resolved scenario, its seed included, the content of the files it names, and the version: equal ids,
-/// equal results. Where the files lie and what they are called does not matter.
+/// equal results. Where the files lie and what they are called does not matter. A run near a machine that was warm has another id
+/// than one from nothing.
 pub fn run_id(result: &RunResult) -> String {
-    hash(&format!("{VERSION}\n{}", by_content(result).to_toml()))
+    let near = result.near.as_ref().map_or_else(String::new, |near| format!("\nnear {near}"));
+    hash(&format!("{VERSION}\n{}{near}", by_content(result).to_toml()))
 }
 
 /// The scenario without its titles, and with the hash of each file's content in place of its path.
