@@ -42,6 +42,9 @@ def test_citation_and_package_have_one_version() -> None:
     cited = dict(re.findall(r"^(\S+): (.+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE))
     assert cited["version"] == workspace["version"]
     assert cited["license"] == workspace["license"]
+    # An installed package cites itself, and has no root of the repository.
+    carried = ROOT / "python" / "wirespeed" / "CITATION.cff"
+    assert carried.read_text() == (ROOT / "CITATION.cff").read_text(), "cp CITATION.cff python/wirespeed/"
     assert (ROOT / "LICENSE").read_text().split()[:2] == ["Apache", "License"]
 
 

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import datetime
 import io
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from pyarrow import parquet
 from rich.cells import cell_len
 from rich.console import Console
 
 from wirespeed import InputError, _wirespeed, papers, terminal
+from wirespeed import quantities as q
 from wirespeed.papers import (
     Claim,
     Expected,
@@ -23,10 +28,14 @@ from wirespeed.papers import (
     Paper,
     Part,
     Request,
+    cite,
+    clock,
     fact,
     figures,
+    latex,
     readme,
     show,
+    takes,
     tally,
 )
 from wirespeed.papers import paper as files
@@ -281,18 +290,126 @@ def test_results_are_written_and_a_second_run_computes_nothing_again(
     assert counted < page.index("<svg") < page.index("<table>")
     assert "not for load 0.4" in page
     assert "prefers-color-scheme:dark" in page
+    assert r"\begin{longtable}" in (tmp_path / "claims.tex").read_text()
+    rows = parquet.read_table(tmp_path / "claims.parquet").to_pylist()
+    for row, document in zip(rows, json.loads((tmp_path / "claims.json").read_text()), strict=True):
+        # A number or words: one of the two columns has it, and the other nothing.
+        for name in ("paper", "ours"):
+            number, words = row.pop(name), row.pop(f"{name}_words")
+            assert (number is None) != (words is None)
+            assert document.pop(name) == (words if number is None else number)
+        assert row == document
     with (tmp_path / "kept.jsonl").open("a") as file:
         file.write('{"cut off by a cra')
     assert wirespeed("papers", "run", toy.id, "--out", str(tmp_path))[0] == 0
     assert len(computed) == 3
 
 
-def test_the_list_omits_what_is_not_known_and_says_how_long_a_run_takes() -> None:
-    known = {paper.id: show.about(paper) for paper in papers.papers()}
-    assert known["2024-5gc2ache"] == (
-        "5GC2ache: Improving 5G UPF Performance via Cache Optimization. 2024. Takes 3 minutes of CPU."
+def test_claims_in_latex_have_a_cell_for_every_column_and_no_command_by_chance() -> None:
+    row = Expected("x", "Rate of A & B_1 is 50% of {all} #2 ~ ^", "fig. 1 \\ 2", 100.0, "$/s", 5.0, Kind.seen)
+    text = latex.claims([("2020-a_b", "A", [Claim(row, Measured(104.0, half_width=1.5)), Claim(trend(), Measured())])])
+    assert (
+        r"Rate of A \& B\_1 is 50\% of \{all\} \#2 \textasciitilde{} \textasciicircum{} & fig. 1 \textbackslash{} 2 & "
+        r"100 \$/s & 104 $\pm$ 1.5 & +4.0 \% & 5 \% & seen & reproduced \\"
+    ) in text
+    assert r"\label{tab:2020-a-b-A}" in text
+    bare = re.sub(r"\\[\\&%$#_{}]", "", text)
+    assert bare.count("{") == bare.count("}")
+    columns = latex._COLUMNS.replace("@{}", "")
+    rows = [line for line in bare.splitlines() if " & " in line and not line.startswith("\\caption")]
+    assert len(rows) == 4
+    assert {line.count("&") + 1 for line in rows} == {len(re.sub(r"p\{[^}]*\}", "p", columns))}
+
+
+def test_bibtex_has_the_project_as_its_citation_file_has_it_and_each_paper(toy: Paper, wirespeed: Any) -> None:
+    facts = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    code, out, _ = wirespeed("papers", "cite")
+    assert code == 0
+    project, paper = out.split("\n\n")
+    assert project.startswith("@misc{wirespeed,\n")
+    for fact_ in (facts["title"], facts["version"], facts["repository-code"], _wirespeed.commit()):
+        assert fact_ in project
+    assert paper == (
+        "@misc{2020-toy-nobody,\n  title = {{A \\textless{}toy\\textgreater{} of [brackets]}},\n"
+        "  author = {N. Obody},\n  year = {2020},\n  doi = {10.0/0},\n}\n"
     )
-    assert all("CPU" in about for about in known.values())
+    assert wirespeed("papers", "cite", "nobody")[1] == out
+    code, _, err = wirespeed("papers", "cite", "nobdy-2020")
+    assert (code, "allowed are 2020-toy-nobody" in err) == (2, True)
+
+
+def test_a_person_is_cited_by_both_names(tmp_path: Path) -> None:
+    file = tmp_path / "CITATION.cff"
+    file.write_text(
+        "title: T\nversion: 1\nlicense: MIT\nrepository-code: u\ndate-released: 2026-11-26\n"
+        "authors:\n  - {given-names: A. B., family-names: See}\n  - {name: The Group}\n"
+    )
+    entry = cite.project("abc", file)
+    assert "author = {A. B. See and {The Group}}" in entry
+    assert "year = {2026}" in entry
+
+
+def test_papers_that_appeared_somewhere_say_where() -> None:
+    known = {paper.id: cite.paper(paper) for paper in papers.papers()}
+    assert "@article{2020-access-korikawa," in known["2020-access-korikawa"]
+    assert "journal = {IEEE Access},\n  volume = {8},\n  year = {2020}" in known["2020-access-korikawa"]
+    assert "@inproceedings{2011-dac-hermes," in known["2011-dac-hermes"]
+    assert "Y. Zhu and Y. Deng and Y. Chen" in known["2011-dac-hermes"]
+
+
+@pytest.fixture
+def carried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rooms' files as they are in the source, whatever the extension was built of."""
+
+    def read(room: str, name: str) -> str | None:
+        file = ROOT / "papers" / room / name
+        return file.read_text() if file.is_file() else None
+
+    monkeypatch.setattr(_wirespeed, "paper_file", read)
+
+
+def test_the_list_omits_what_is_not_known_and_says_how_long_a_run_takes(carried: None) -> None:
+    for paper in papers.papers():
+        takes = paper.takes
+        assert takes is not None, f"run `python -m wirespeed.papers.clock {paper.id}`"
+        assert show.about(paper).endswith(f" Takes {q.digits(takes.seconds, 2)} s of CPU ({takes.host}, {takes.date}).")
+    known = papers.find("5gc2ache")
+    assert show.about(known).startswith("5GC2ache: Improving 5G UPF Performance via Cache Optimization. 2024. Takes ")
+
+
+def test_a_room_that_was_never_timed_says_nothing_of_it(toy: Paper) -> None:
+    assert toy.takes is None
+    assert show.about(toy) == "N. Obody: A <toy> of [brackets]. Journal of Toys, 2020. doi:10.0/0"
+
+
+def test_what_a_run_takes_is_measured_and_read_back(
+    toy: Paper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "papers" / toy.id).mkdir(parents=True)
+    monkeypatch.setattr(clock, "ROOT", tmp_path)
+    assert clock.main([toy.id]) == 0
+    found = takes.parse((tmp_path / "papers" / toy.id / "takes.toml").read_text(), "takes.toml")
+    assert globals()["COMPUTED"] == [0.1, 0.2, 0.4]
+    assert 0 <= found.seconds < 60
+    assert (found.date, found.version) == (datetime.date.today(), _wirespeed.version())
+    assert f"{toy.id}: {found}\n" == capsys.readouterr().out
+    assert clock.main(["nobdy-2020"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("seconds = ", "t.toml: is no TOML"),
+        ('seconds = 1.0\nhost = "h"', "`date` lacks; `version` lacks"),
+        ('seconds = -1\nhost = "h"\ndate = 2026-11-26\nversion = "1"', "`seconds` is -1: a number above 0 is wanted"),
+        ('seconds = 1\nhost = "h"\ndate = "today"\nversion = "1"', "`date` is 'today': a day such as"),
+        ('minutes = 1\nhost = "h"\ndate = 2026-11-26\nversion = "1"', "`minutes` is none of seconds, host"),
+    ],
+)
+def test_times_that_cannot_be_used_say_why(text: str, says: str) -> None:
+    with pytest.raises(InputError) as raised:
+        takes.parse(text, "t.toml")
+    assert says in str(raised.value)
 
 
 def test_the_list_names_papers_and_readings(toy: Paper, wirespeed: Any) -> None:

@@ -1,6 +1,6 @@
 """Papers run again: what a paper claims, what comes out here, and whether that is the same.
 
-`wirespeed papers list` and `wirespeed papers run ID` are this package on the command line. A paper is
+`wirespeed papers list`, `run ID` and `cite ID` are this package on the command line. A paper is
 
 1. a room `papers/<id>/` at the root of the repository, with `expected.csv` (the paper's claims), parameters as TOML,
    README.md and DEVIATIONS.md. Its CSV and TOML files are carried by the extension module, so an installed package has
@@ -48,6 +48,7 @@ half-width. A trend is `reproduced` if all its parts hold, `partly` if most do, 
 
 A room's README has its measured numbers between markers. `python -m wirespeed.papers.readme ID --run` runs the paper
 under all readings, writes `papers/<id>/claims.json` and fills the markers (`wirespeed.papers.readme`).
+`python -m wirespeed.papers.clock ID` measures how long it takes, for `wirespeed papers list`.
 """
 
 from __future__ import annotations

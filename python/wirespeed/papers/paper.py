@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from wirespeed import _wirespeed, files, sealed
-from wirespeed.papers.claim import Claim, Expected, Measured, parse_expected, tally
-from wirespeed.papers.figures import Figure, page
+from wirespeed.papers import takes
+from wirespeed.papers.claim import Claim, Expected, Measured, parse_expected
+from wirespeed.papers.figures import Figure
 
 EXPECTED: Final = "expected.csv"
 EXPECTED_AT_REAL_SIZE: Final = "expected-real-size.csv"
 CLAIMS_FILE: Final = "claims.json"
-POINTS_FILE: Final = "points.csv"
 KEPT_FILE: Final = "kept.jsonl"
-FIGURES_FILE: Final = "figures.html"
 
 Point = Mapping[str, Any]
 
@@ -132,8 +129,9 @@ class Paper:
     readings: Mapping[str, str]
     """Name, and in a sentence what is assumed where the text is open."""
     measure: Callable[[Request], Outcome] = field(repr=False)
-    takes: str = ""
-    """CPU time of a run of the default readings on a core of today, in words."""
+    entry: Literal["article", "inproceedings", "misc"] = "misc"
+    """What BibTeX calls it."""
+    volume: str = ""
     default_readings: tuple[str, ...] = ()
     """Those that are run if none is named; all of them if empty."""
     real_size: bool = False
@@ -148,6 +146,12 @@ class Paper:
             there = [file for room, file in _wirespeed.paper_files() if room == self.id]
             raise FileNotFoundError(f"papers/{self.id}/{name} is not carried; there are {', '.join(there) or 'none'}")
         return text
+
+    @property
+    def takes(self) -> takes.Takes | None:
+        """How long the default readings took when that was measured last; None where it was not."""
+        text = _wirespeed.paper_file(self.id, takes.TAKES)
+        return None if text is None else takes.parse(text, f"papers/{self.id}/{takes.TAKES}")
 
     def expected(self, real_size: bool = False) -> list[Expected]:
         """The claims, in the order of the file."""
@@ -166,34 +170,3 @@ class Report:
     figures: list[Figure]
     notes: Sequence[str] = ()
     tables: Mapping[str, Sequence[Point]] = field(default_factory=dict)
-
-
-def write(reports: Sequence[Report], folder: Path, force: bool = False) -> list[Path]:
-    """Writes claims.json, points.csv, figures.html and an SVG a figure into the folder; returns the files.
-
-    Raises InputError where links, or without `force` files that wirespeed did not write, are in the way.
-    """
-    claims = [claim.document() for report in reports for claim in report.claims]
-    texts = {CLAIMS_FILE: json.dumps(claims, indent=2, allow_nan=False) + "\n"}
-    points = [{"reading": report.reading, **point} for report in reports for point in report.points]
-    if points:
-        texts[POINTS_FILE] = table(points)
-    drawn = []
-    for report in reports:
-        for figure in report.figures:
-            svg = figure.svg()
-            texts[f"{figure.name}-{report.reading}.svg"] = svg
-            drawn.append((report.reading, figure, svg))
-    if drawn:
-        tallies = {report.reading: tally(report.claims) for report in reports}
-        texts[FIGURES_FILE] = page(reports[0].paper.title, tallies, claims, drawn)
-    return files.write_texts(folder, texts, force=force)
-
-
-def table(points: Sequence[Point]) -> str:
-    """Points as CSV; a column for every name that occurs."""
-    out = io.StringIO()
-    writer = csv.DictWriter(out, list(dict.fromkeys(name for point in points for name in point)), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(points)
-    return out.getvalue()

@@ -44,9 +44,9 @@ def papers(known: Sequence[Paper]) -> RenderableType:
 def about(paper: Paper) -> str:
     """Who, what, where, and how long it takes; what is not known is omitted."""
     who = f"{paper.authors}: " if paper.authors else ""
-    where = f"{paper.venue}, {paper.year}" if paper.venue else f"{paper.year}"
+    where = ", ".join(part for part in (f"{paper.venue} {paper.volume}".rstrip(), str(paper.year)) if part)
     doi = f" doi:{paper.doi}" if paper.doi else ""
-    takes = f" Takes {paper.takes}." if paper.takes else ""
+    takes = f" Takes {taken}." if (taken := paper.takes) else ""
     return f"{who}{paper.title}. {where}.{doi}{takes}"
 
 

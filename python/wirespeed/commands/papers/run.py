@@ -13,15 +13,16 @@ from wirespeed.commands import options
 from wirespeed.commands.fields import spread
 from wirespeed.commands.options import ForceOpt, FormatOpt, QuietOpt
 from wirespeed.commands.output import emit_json, say, show, stoppable
-from wirespeed.papers import paper
 from wirespeed.papers import show as text
+from wirespeed.papers import written
 from wirespeed.progress import Bar
 
 _EPILOG: Final = (
     "Examples:\n\n"
     "  wirespeed papers run 2020-access-korikawa --out results\n\n"
     "  wirespeed papers run 2020-access-korikawa --claim throughput --reading A --format json\n\n"
-    "With --out, finished points are kept in the folder: a run that was stopped goes on where it was.\n\n"
+    "--out writes claims.json, claims.parquet, claims.tex (booktabs), points.csv, figures.html and an SVG a figure. "
+    "Finished points are kept there, too: a run that was stopped goes on where it was.\n\n"
     "Exit code: 0 fine (whatever the claims come to), 2 bad input, 130 stopped by Ctrl-C."
 )
 
@@ -58,7 +59,7 @@ class Options:
     ] = False
     seed: Annotated[int, options.seed("Seed of all random streams")] = 0
     threads: Annotated[int | None, options.threads("Points at a time; all cores if left out.")] = None
-    out: Annotated[Path | None, options.out("Write claims.json, points.csv and figures to this folder.", None)] = None
+    out: Annotated[Path | None, options.out("Write claims, points and figures to this folder.", None)] = None
     force: ForceOpt = False
     form: FormatOpt = "table"
     quiet: QuietOpt = False
@@ -70,7 +71,7 @@ def answer(given: Options) -> int:
     """Run a paper's study and judge its claims: reproduced, partly, not, or listed."""
     found = papers.find(given.id)
     if found.id != given.id and not given.quiet:
-        say(f"{given.id}: taken as {found.id}; takes {found.takes}")
+        say(f"{given.id}: taken as {found.id}" + (f"; takes {takes}" if (takes := found.takes) else ""))
     with stoppable(), Bar(quiet=given.quiet, unit="points") as bar:
         reports = papers.run(
             found,
@@ -82,11 +83,11 @@ def answer(given: Options) -> int:
             kept=papers.Kept(given.out),
             progress=bar,
         )
-    written = paper.write(reports, given.out, given.force) if given.out is not None else []
+    files = written.write(reports, given.out, given.force) if given.out is not None else []
     if given.form == "json":
         emit_json([judged.document() for report in reports for judged in report.claims])
     else:
         show(text.reports(reports))
-    if written and not given.quiet:
-        say(f"wrote {len(written)} files to {given.out}")
+    if files and not given.quiet:
+        say(f"wrote {len(files)} files to {given.out}")
     return 0

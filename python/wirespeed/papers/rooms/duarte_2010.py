@@ -483,6 +483,7 @@ PAPER = Paper(
     title="Cache-based Memory Copy Hardware Accelerator for Multi-core Systems",
     authors="F. Duarte, S. Wong",
     venue="IEEE Transactions on Computers",
+    entry="article",
     year=2010,
     doi="10.1109/TC.2010.41",
     readings={
@@ -490,6 +491,5 @@ PAPER = Paper(
         "fitted": "chosen among many because it comes nearest to section 5.2, so it predicts none of it: mr1 20 %, two "
         "clocks a cycle, one queue for all transfers of the data bus, + 20 % as percentage points",
     },
-    takes="15 s of CPU",
     measure=measure,
 )

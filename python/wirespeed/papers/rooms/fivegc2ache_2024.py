@@ -598,6 +598,5 @@ PAPER = Paper(
     year=2024,
     doi="",
     readings={"literal": "6 MiB of I/O ways in equation 1; throughput is what is carried at overload"},
-    takes="3 minutes of CPU",
     measure=measure,
 )

@@ -474,10 +474,10 @@ PAPER = Paper(
     title="Efficient use of memory bandwidth to improve network processor throughput",
     authors="J. Hasan, S. Chandra, T. N. Vijaykumar",
     venue="ISCA",
+    entry="inproceedings",
     year=2003,
     doi="10.1145/859618.859653",
     readings=READINGS,
     default_readings=("edge",),
-    takes="a minute of CPU",
     measure=measure,
 )

@@ -539,7 +539,9 @@ PAPER: Final = Paper(
     id="2020-access-korikawa",
     title="Packet Processing Architecture Using Last-Level-Cache Slices and Interleaved 3D-Stacked DRAM",
     authors="T. Korikawa, A. Kawabata, F. He, E. Oki",
-    venue="IEEE Access 8",
+    venue="IEEE Access",
+    volume="8",
+    entry="article",
     year=2020,
     doi="10.1109/ACCESS.2020.2981540",
     readings={
@@ -547,7 +549,6 @@ PAPER: Final = Paper(
         "A": "Popular entries lie anywhere in the table; a slice holds 2 lines; a hit copies the line, which stays.",
         "B": "As A, but all slices share one LRU of 4096 B and are servers only; a hit moves the line to L1.",
     },
-    takes="a minute of CPU for all three readings",
     real_size=True,
     real_size_readings=("A",),
     measure=measure,

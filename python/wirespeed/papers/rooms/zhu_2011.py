@@ -554,6 +554,7 @@ PAPER = Paper(
     title="Hermes: an integrated CPU/GPU microarchitecture for IP routing",
     authors="Y. Zhu, Y. Deng, Y. Chen",
     venue="DAC",
+    entry="inproceedings",
     year=2011,
     doi="10.1145/2024724.2024953",
     readings={
@@ -561,6 +562,5 @@ PAPER = Paper(
         "serial": "the next batch is collected while one is copied and processed",
         "overlapped": "three streams: copies in both directions, kernels and collecting overlap",
     },
-    takes="5 minutes of CPU for all three readings",
     measure=measure,
 )
