@@ -13,7 +13,8 @@ from wirespeed.papers import Measured
 from wirespeed.papers.rooms import fivegc2ache_2024 as room
 
 PIPELINE = Path(__file__).parents[2] / "papers" / "2024-5gc2ache" / "pipeline.toml"
-EVERY = SimpleNamespace(wants=lambda claim: True)
+EVERY = SimpleNamespace(wants=lambda claim: True, paper=room.PAPER)
+PRINTED = room.PAPER.printed()
 NONE = SimpleNamespace(wants=lambda claim: False)
 
 
@@ -116,17 +117,21 @@ def test_what_was_simulated_is_drawn_by_case(monkeypatch: pytest.MonkeyPatch) ->
         return {"gbps": 50.0, "memory_gb_s": 9.0, "pool": settings.get("mempool.size", 262140), **rates, **states}
 
     of = bed(monkeypatch, run)
-    assert room.by_case(of) == []
+    assert room.by_case(of, PRINTED) == []
     of.point("default")
     # Three measures of one case, but no line of one point.
-    assert [figure.name for figure in room.by_case(of)] == ["fig15"]
+    assert [figure.name for figure in room.by_case(of, PRINTED)] == ["fig15"]
     for case in ("d512", "m16384", "all"):
         of.point(case)
     of.point("default", 64)
     # Isolation of the default with other ways is another figure's.
     of.point("default", room.LARGEST, 3)
-    assert {figure.name for figure in room.by_case(of)} == {"fig9a", "fig10a", "fig10c", "fig15", "fig16", "fig18a"}
+    found = {figure.name: figure for figure in room.by_case(of, PRINTED)}
+    assert set(found) == {"fig9a", "fig10a", "fig10c", "fig15", "fig16", "fig18a"}
     assert len(of.points()) == 6
+    # The paper's own numbers stand in the figure, whether or not the case was run.
+    rows = [row for rows in found["fig15"].chart.to_dict()["datasets"].values() for row in rows]
+    assert (2, PRINTED["rx_miss_resq"]) in {(row["x"], row["y"]) for row in rows}
 
 
 def test_what_is_not_known_is_left_out_of_means() -> None:

@@ -39,6 +39,7 @@ from wirespeed.papers import (
     tally,
 )
 from wirespeed.papers import paper as files
+from wirespeed.papers.rooms import korikawa_2020
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAD = "id,claim,where,paper,unit,tolerance_pct,kind\n"
@@ -410,6 +411,34 @@ def test_times_that_cannot_be_used_say_why(text: str, says: str) -> None:
     with pytest.raises(InputError) as raised:
         takes.parse(text, "t.toml")
     assert says in str(raised.value)
+
+
+def test_a_figure_has_what_the_paper_prints_in_the_colour_of_its_line() -> None:
+    points = [{"x": x, "y": x * f, "by": by} for x in (1.0, 2.0) for by, f in (("ours", 1.0), ("other", 2.0))]
+    theirs = [{"x": 2.0, "y": 2.5, "by": "ours"}, {"x": 0.0, "y": 1.0, "by": "ours"}]
+    colours = {"ours": "#111111", "other": "#222222"}
+    chart = figures.lines(points, x="x", y="y", by="by", log_x=True, printed=theirs, colours=colours).to_dict()
+    *_, diamond, words = chart["layer"]
+    drawn = chart["datasets"][diamond["data"]["name"]]
+    assert (diamond["mark"]["shape"], words["mark"]["text"]) == ("diamond", "paper")
+    # A point at 0 has no place on a logarithmic axis.
+    assert [row["y"] for row in drawn] == [2.5]
+    scales = {json.dumps(layer["encoding"]["color"]["scale"]) for layer in chart["layer"]}
+    assert scales == {json.dumps({"domain": ["ours", "other"], "range": ["#111111", "#222222"]})}
+    plain = figures.lines(points, x="x", y="y", by="by").to_dict()
+    assert [layer["mark"]["type"] for layer in plain["layer"]] == ["line", "point"]
+    assert "<svg" in papers.Figure("f", "A figure", figures.lines(points, x="x", y="y", by="by", printed=theirs)).svg()
+
+
+def test_an_architecture_has_one_hue_in_every_figure() -> None:
+    lines = ("Proposed, L = 16", "Proposed, L = 4", "Without LLC", "With LLC")
+    colours = korikawa_2020._colours(lines)
+    assert [colours[name] for name in lines] == [
+        *korikawa_2020._HUES["Proposed"][:2],
+        korikawa_2020._HUES["Without LLC"][0],
+        korikawa_2020._HUES["With LLC"][0],
+    ]
+    assert korikawa_2020._colours(["alpha 0.64"]) == {"alpha 0.64": korikawa_2020._HUES["Proposed"][0]}
 
 
 def test_the_list_names_papers_and_readings(toy: Paper, wirespeed: Any) -> None:

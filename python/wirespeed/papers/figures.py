@@ -48,32 +48,43 @@ def lines(
     half_width: str | None = None,
     log_x: bool = False,
     log_y: bool = False,
+    printed: Sequence[Mapping[str, Any]] = (),
+    colours: Mapping[str, str] | None = None,
 ) -> alt.LayerChart:
     """A line for each value of the field `by`: field `y` over field `x`, with error bars if `half_width` names a field.
 
-    Points without a number in `x` or `y` are left out; on a logarithmic scale those at or below 0 too.
+    Points without a number in `x` or `y` are left out; on a logarithmic scale those at or below 0 too. `printed` are
+    points that the paper gives, in the same fields: hollow diamonds in the colour of their line. `colours` has the
+    colour of each line where several figures show the same.
     """
     import altair as alt
 
-    rows = []
-    for point in points:
+    def shown(point: Mapping[str, Any]) -> dict[str, Any] | None:
         across, up = point.get(x), point.get(y)
         if not q.is_number(across) or not q.is_number(up) or (log_x and across <= 0) or (log_y and up <= 0):
-            continue
+            return None
         wide = point.get(half_width) if half_width is not None else None
         wide = wide if q.is_number(wide) else 0.0
         low = up - wide if not log_y else max(up - wide, up * 0.1)
-        rows.append({"x": across, "y": up, "by": str(point[by]), "low": low, "high": up + wide})
-    order = list(dict.fromkeys(str(row["by"]) for row in rows))
-    base = alt.Chart(alt.InlineData(values=rows)).encode(
-        x=alt.X("x:Q", title=x_title or x, scale=alt.Scale(type="log" if log_x else "linear", zero=False)),
-        color=alt.Color("by:N", sort=order, legend=alt.Legend(title=None, orient="top", direction="horizontal")),
-    )
+        return {"x": across, "y": up, "by": str(point[by]), "low": low, "high": up + wide}
+
+    rows = [row for point in points if (row := shown(point)) is not None]
+    theirs = [row for point in printed if (row := shown(point)) is not None]
+    order = list(dict.fromkeys(str(row["by"]) for row in (*rows, *theirs)))
+    fixed = alt.Undefined if colours is None else alt.Scale(domain=order, range=[colours[name] for name in order])
+    across = alt.X("x:Q", title=x_title or x, scale=alt.Scale(type="log" if log_x else "linear", zero=False))
+    legend = alt.Legend(title=None, orient="top", direction="horizontal")
+    line = alt.Color("by:N", sort=order, legend=legend, scale=fixed)
+    base = alt.Chart(alt.InlineData(values=rows)).encode(x=across, color=line)
     scale = alt.Scale(type="log" if log_y else "linear", zero=not log_y)
     height = alt.Y("y:Q", title=y_title or y, scale=scale)
     layers = [base.mark_line(strokeWidth=2).encode(y=height), base.mark_point(filled=True, size=40).encode(y=height)]
     if half_width is not None:
         layers.append(base.mark_rule().encode(y=alt.Y("low:Q", title=y_title or y, scale=scale), y2="high:Q"))
+    if theirs:
+        of_paper = alt.Chart(alt.InlineData(values=theirs)).encode(x=across, color=line, y=height)
+        layers.append(of_paper.mark_point(filled=False, shape="diamond", size=140, strokeWidth=2))
+        layers.append(of_paper.mark_text(dx=9, align="left", baseline="middle", text="paper", fontSize=10))
     return alt.LayerChart(layer=layers, width=WIDTH, height=HEIGHT)
 
 

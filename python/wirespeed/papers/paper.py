@@ -147,6 +147,10 @@ class Paper:
             raise FileNotFoundError(f"papers/{self.id}/{name} is not carried; there are {', '.join(there) or 'none'}")
         return text
 
+    def printed(self) -> dict[str, float]:
+        """The numbers that the paper prints, by claim."""
+        return {row.id: row.paper for row in self.expected() if not isinstance(row.paper, str)}
+
     @property
     def takes(self) -> takes.Takes | None:
         """How long the default readings took when that was measured last; None where it was not."""

@@ -6,7 +6,7 @@ arrive. What is not judged is in the room's README.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import ceil, hypot
 from typing import Any, Final, TypeAlias
@@ -232,7 +232,7 @@ def measure(request: Request) -> Outcome:
     measured |= mbufs(request, bed)
     measured |= occupancy(request, bed, drawn)
     measured |= states(request, bed, drawn)
-    drawn += by_case(bed)
+    drawn += by_case(bed, request.paper.printed())
     if request.wants("sizes"):
         measured["sizes"] = sizes(bed)
     return Outcome(measured=measured, points=[*outcome.points, *bed.points()], figures=drawn)
@@ -326,7 +326,7 @@ def ways(request: Request, bed: Testbed, drawn: list[figures.Figure]) -> dict[st
             note=f"{min(gbps.values()):.2f} to {max(gbps.values()):.2f} Gbit/s over all way counts; ± is how far "
             "others lie that cannot be told apart",
         )
-        drawn.append(_by_ways(gbps, size))
+        drawn.append(_by_ways(gbps, size, request.paper.printed()))
     if request.wants("ways_fall"):
         (large, large_wide), (small, small_wide) = best[LARGEST], best[256]
         measured["ways_fall"] = Measured(holds=Part(large - small, hypot(large_wide, small_wide)))
@@ -356,6 +356,7 @@ def descriptors(request: Request, bed: Testbed, drawn: list[figures.Figure]) -> 
         )
     if not any(request.wants(claim) for claim in claims):
         return measured
+    printed = request.paper.printed()
     loss = {n: bed.by_descriptors(n, bursts=True)["loss_pct"] for n in bed.descriptors}
     for n in (128, 256):
         measured[f"loss_{n}"] = Measured(loss[n], holds=Part(loss[n] - loss[512]))
@@ -375,13 +376,28 @@ def descriptors(request: Request, bed: Testbed, drawn: list[figures.Figure]) -> 
         )
         measured["descriptors_inside"] = Measured(holds=inside)
         points = [{"load": "overload", "descriptors": n, "gbps": g} for n, g in overload.items()]
+        told = {"gbps_d256": 256, "gbps_d512": 512, "gbps_default": 4096}
         chart = figures.lines(
-            points, x="descriptors", y="gbps", by="load", x_title="receive descriptors", y_title="Gbit/s", log_x=True
+            points,
+            x="descriptors",
+            y="gbps",
+            by="load",
+            x_title="receive descriptors",
+            y_title="Gbit/s",
+            log_x=True,
+            printed=[{"load": "overload", "descriptors": n, "gbps": printed[claim]} for claim, n in told.items()],
         )
         drawn.append(figures.Figure("fig17a", "Figure 17(a): throughput by the number of descriptors", chart))
     points = [{"load": "bursts", "descriptors": n, "loss_pct": lost} for n, lost in loss.items()]
     chart = figures.lines(
-        points, x="descriptors", y="loss_pct", by="load", x_title="receive descriptors", y_title="loss (%)", log_x=True
+        points,
+        x="descriptors",
+        y="loss_pct",
+        by="load",
+        x_title="receive descriptors",
+        y_title="loss (%)",
+        log_x=True,
+        printed=[{"load": "bursts", "descriptors": n, "loss_pct": printed[f"loss_{n}"]} for n in (128, 256)],
     )
     drawn.append(figures.Figure("fig17b", "Figures 9(c), 17(b): packet loss by the number of descriptors", chart))
     return measured
@@ -428,7 +444,12 @@ def occupancy(request: Request, bed: Testbed, drawn: list[figures.Figure]) -> di
         for who, of in (("user plane", upf), ("others", others))
         for mbps, mib in of.items()
     ]
-    chart = figures.lines(rows, x="mbps", y="mib", by="who", x_title="Mbit/s", y_title="LLC, MiB", log_x=True)
+    printed = request.paper.printed()
+    ends = {5: printed["occupancy_low"], 5000: printed["occupancy_high"]}
+    theirs = [{"mbps": mbps, "who": "user plane", "mib": mib} for mbps, mib in ends.items()]
+    chart = figures.lines(
+        rows, x="mbps", y="mib", by="who", x_title="Mbit/s", y_title="LLC, MiB", log_x=True, printed=theirs
+    )
     drawn.append(figures.Figure("fig6", "Figure 6: occupancy of the LLC by load", chart))
     low, high = bed.loads()[0], bed.loads()[-1]
     told = ", ".join(f"{mbps:g}: {mib:.3g} MiB" for mbps, mib in upf.items())
@@ -476,8 +497,8 @@ def _rests(intervals: Sequence[Mapping[str, Any]]) -> tuple[float, float, int]:
     return sum(each["state"] in AIMS for each in last) / len(last), ways.count(usual) / len(last), usual
 
 
-def by_case(bed: Testbed) -> list[figures.Figure]:
-    """Figures 9(a), 10, 15, 16 and 18, of what was simulated for claims in any case."""
+def by_case(bed: Testbed, printed: Mapping[str, float]) -> list[figures.Figure]:
+    """Figures 9(a), 10, 15, 16 and 18, of what was simulated for claims in any case, with what the paper prints."""
     drawn: list[figures.Figure] = []
     seen = {
         (point["case"], point["packet_bytes"]): point
@@ -493,19 +514,29 @@ def by_case(bed: Testbed) -> list[figures.Figure]:
         if len(rows) > 1:
             drawn.append(figures.Figure(name, caption, figures.lines(rows, **axes)))
 
+    def theirs(claims: Mapping[str, tuple[float, str]], x: str, y: str) -> list[dict[str, Any]]:
+        return [{x: at, y: printed[claim], "of": of} for claim, (at, of) in claims.items()]
+
     rows = [
         {"descriptors": n, "gb_s": point["memory_gb_s"], "of": "memory"}
         for n, case in ((128, "d128"), (256, "d256"), (512, "d512"), (4096, "default"))
         if (point := of(case))
     ]
     axes = {"x": "descriptors", "x_title": "receive descriptors", "log_x": True, "by": "of"}
+    both = {"memory_d128": (128, "memory"), "memory_default": (4096, "memory")}
+    axes["printed"] = theirs(both, "descriptors", "gb_s")
     draw("fig9a", "Figure 9(a): memory bandwidth by descriptors", rows, y="gb_s", y_title="GB/s", **axes)
     pools = [point for case in ("m8192", "m16384", "d512") if (point := of(case))]
     axes = {"x": "mbufs", "x_title": "mbufs", "log_x": True, "by": "of"}
     rows = [{"mbufs": p["pool"], "pct": p["ddio_write_miss_pct"], "of": "DDIO write misses"} for p in pools]
     rows += [{"mbufs": p["pool"], "pct": p["rx_miss_pct"], "of": "LLC misses, RX core"} for p in pools]
+    sizes = {"m8192": 8192, "m16384": 16384, "d512": 262140}
+    misses: dict[str, tuple[float, str]] = {f"ddio_{c}": (n, "DDIO write misses") for c, n in sizes.items()}
+    misses |= {f"rx_miss_{case}": (sizes[case], "LLC misses, RX core") for case in ("m16384", "d512")}
+    axes["printed"] = theirs(misses, "mbufs", "pct")
     draw("fig10a", "Figures 10(a), 18(c): misses by mbufs, 512 descriptors", rows, y="pct", y_title="%", **axes)
     rows = [{"mbufs": p["pool"], "gbps": p["gbps"], "of": "512 descriptors"} for p in pools]
+    axes["printed"] = theirs({f"gbps_{c}": (n, "512 descriptors") for c, n in sizes.items()}, "mbufs", "gbps")
     draw("fig18a", "Figures 10(b), 18(a): throughput by mbufs", rows, y="gbps", y_title="Gbit/s", **axes)
     rows = [
         {"mbufs": p["pool"], "n": p[f"mbufs_{state}"], "of": state}
@@ -514,27 +545,10 @@ def by_case(bed: Testbed) -> list[figures.Figure]:
     ]
     axes = {"x": "mbufs", "x_title": "mbufs of the pool", "log_x": True, "log_y": True, "by": "of"}
     draw("fig10c", "Figure 10(c): where the mbufs are, 512 descriptors", rows, y="n", y_title="mbufs", **axes)
-    rows = [
-        {"step": step, "value": point[column], "of": words}
-        for step, case in enumerate(ORDER, 1)
-        if (point := of(case))
-        for column, words in (
-            ("gbps", "Gbit/s"),
-            ("rx_miss_pct", "LLC misses, RX core (%)"),
-            ("tx_miss_pct", "LLC misses, TX cores (%)"),
-        )
-    ]
+    rows, told = _in_order(of, printed)
     words = "1 default, 2 ResQ, 3 isolation 5, 4 512 descriptors, 5 and 16384 mbufs, 6 all three"
-    draw(
-        "fig15",
-        "Figure 15: throughput and misses of the cases",
-        rows,
-        x="step",
-        x_title=words,
-        y="value",
-        y_title="",
-        by="of",
-    )
+    axes = {"x": "step", "x_title": words, "by": "of", "printed": told}
+    draw("fig15", "Figure 15: throughput and misses of the cases", rows, y="value", y_title="", **axes)
     rows = [
         {"bytes": size, "gbps": seen[case, size]["gbps"], "of": words}
         for size in bed.sizes
@@ -547,9 +561,27 @@ def by_case(bed: Testbed) -> list[figures.Figure]:
     return drawn
 
 
-def _by_ways(gbps: dict[int, float], size: int) -> figures.Figure:
+def _in_order(of: Callable[[str], Point | None], printed: Mapping[str, float]) -> tuple[list[Point], list[Point]]:
+    """Throughput and misses of the cases in their order: what came out here, and what the paper prints."""
+    columns = {"gbps": "Gbit/s", "rx_miss": "LLC misses, RX core (%)", "tx_miss": "LLC misses, TX cores (%)"}
+    ours, theirs = [], []
+    for step, case in enumerate(ORDER, 1):
+        point = of(case)
+        for column, words in columns.items():
+            if point:
+                value = point["gbps" if column == "gbps" else f"{column}_pct"]
+                ours.append({"step": step, "value": value, "of": words})
+            if (claim := f"{column}_{case}") in printed:
+                theirs.append({"step": step, "value": printed[claim], "of": words})
+    return ours, theirs
+
+
+def _by_ways(gbps: dict[int, float], size: int, printed: Mapping[str, float]) -> figures.Figure:
     points = [{"case": "isolation", "ways": ways, "gbps": value} for ways, value in gbps.items()]
-    chart = figures.lines(points, x="ways", y="gbps", by="case", x_title="I/O ways", y_title="Gbit/s")
+    # ResQ is isolation with two ways. Of other sizes the paper prints no throughput.
+    both = {2: printed["gbps_resq"], 5: printed["gbps_isolation5"]} if size == LARGEST else {}
+    theirs = [{"case": "isolation", "ways": ways, "gbps": value} for ways, value in both.items()]
+    chart = figures.lines(points, x="ways", y="gbps", by="case", x_title="I/O ways", y_title="Gbit/s", printed=theirs)
     name, where = ("fig19a", "19(a)") if size == LARGEST else ("fig11", "11")
     return figures.Figure(name, f"Figure {where}: throughput by I/O ways in isolation, {size} B", chart)
 
@@ -558,6 +590,7 @@ def leakage(request: Request) -> Outcome:
     """Leakage over the number of descriptors, in per cent."""
     of = request.parameters("leakage.toml")
     packet, io_bytes, server = float(of["packet_bytes"]), int(of["io_bytes"]), of["server"]
+    printed = request.paper.printed()
     by_equation: dict[int, float] = {}
     points = []
     for descriptors in of["descriptors"]:
@@ -577,6 +610,9 @@ def leakage(request: Request) -> Outcome:
         x_title="receive descriptors",
         y_title="DMA leakage (%)",
         log_x=True,
+        printed=[
+            {"model": "equation 1", "descriptors": n, "leakage_pct": printed[f"leakage_{n}"]} for n in (128, 4096)
+        ],
     )
     return Outcome(
         measured={

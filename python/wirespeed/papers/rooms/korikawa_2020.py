@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,6 +19,12 @@ from wirespeed import quantities as q
 from wirespeed.papers import Figure, Measured, Outcome, Paper, Part, Request, fact, figures
 
 ARCHITECTURES: Final = {"proposed": "Proposed", "no_llc": "Without LLC", "shared_llc": "With LLC"}
+# A hue each in every figure, and shades of it where one has several lines.
+_HUES: Final = {
+    "Proposed": ("#2f5d8c", "#5b8fc4", "#9cc0e4"),
+    "Without LLC": ("#d96c06", "#f39a48", "#fbc998"),
+    "With LLC": ("#b3261e", "#dc6a64", "#f0b0ac"),
+}
 _SHORT: Final = {"proposed": "proposed", "no_llc": "none", "shared_llc": "shared"}
 
 # What "worse" means, of each of the three measures.
@@ -203,7 +210,13 @@ def measure(request: Request) -> Outcome:
         everything = [s for rows in (by_line, by_slices, at_cores, by_entries) for row in rows.values() for s in row]
         study.run(_changed(s, entries=round(s.entries * ratio)) for s in everything)
     points = study.points()
-    return Outcome(out, points, _figures(points, base), _notes(request), tables={"numbers": _table(out)})
+    return Outcome(
+        out,
+        points,
+        _figures(points, base, {} if request.real_size else _printed(request)),
+        _notes(request),
+        tables={"numbers": _table(out)},
+    )
 
 
 def _table(out: Mapping[str, Measured]) -> list[dict[str, Any]]:
@@ -449,8 +462,34 @@ def _interleaving(
     )
 
 
-def _figures(points: Sequence[Mapping[str, Any]], base: Setting) -> list[Figure]:
-    """The paper's figures, as far as their points are there."""
+def _printed(request: Request) -> dict[str, dict[str, float]]:
+    """The nine numbers that the paper prints, all of one setting: by architecture and measure."""
+    numbers = request.paper.printed()
+    return {
+        architecture: {
+            "blocking": numbers[f"blocking-{name}"] / 100,
+            "wait_ns": numbers[f"wait-{name}"],
+            "throughput_gbps": numbers[f"throughput-{name}"],
+        }
+        for architecture, name in (("proposed", "proposed"), ("no_llc", "none"), ("shared_llc", "shared"))
+    }
+
+
+def _colours(names: Iterable[str]) -> dict[str, str]:
+    """The colour of each line of a figure: of its architecture, that of Proposed where its name has none."""
+    found: dict[str, str] = {}
+    used: Counter[str] = Counter()
+    for name in dict.fromkeys(names):
+        hue = next((each for each in _HUES if name.startswith(each)), "Proposed")
+        found[name] = _HUES[hue][used[hue] % len(_HUES[hue])]
+        used[hue] += 1
+    return found
+
+
+def _figures(
+    points: Sequence[Mapping[str, Any]], base: Setting, printed: Mapping[str, Mapping[str, float]]
+) -> list[Figure]:
+    """The paper's figures, as far as their points are there, with the numbers that it prints."""
     drawn = []
     measures = (
         ("blocking", "blocking probability"),
@@ -491,6 +530,12 @@ def _figures(points: Sequence[Mapping[str, Any]], base: Setting) -> list[Figure]
         if len({row[axis] for row in rows}) < 3:
             continue
         named = sorted(({**row, "by": by(row)} for row in rows), key=lambda row: (row["by"], row[axis]))
+        theirs = [
+            {axis: row[axis], "by": row["by"], **printed[row["architecture"]]}
+            for row in named
+            if printed and all(row[name] == value for name, value in plain.items())
+        ]
+        colours = _colours(row["by"] for row in named)
         for place, (field, title) in enumerate(measures):
             chart = figures.lines(
                 named,
@@ -501,32 +546,40 @@ def _figures(points: Sequence[Mapping[str, Any]], base: Setting) -> list[Figure]
                 y_title=title,
                 half_width=f"{field}_half_width",
                 log_x=log,
+                printed=theirs,
+                colours=colours,
             )
             drawn.append(Figure(f"fig{number + place}", f"{title} over {words}", chart))
         if number == 22:
-            hits = [
-                {axis: row[axis], "hits": row[f"{level}_hits"], "by": f"{row['by']}: {level}"}
-                for row in named
-                for level in ("l1", "l2", "llc")
-            ]
-            chart = figures.lines(hits, x=axis, y="hits", by="by", x_title=words, y_title="hit rate")
-            drawn.append(Figure("fig25", "Hit rate of each cache level over entries of the table", chart))
-    acting = [
-        {**p, "by": f"{p['by']}, rho {p['rho']:g}"}
-        for p in those("outstanding", "rho", "limit")
-        if p["limit"] != base.limit
+            drawn.append(_hit_rates(named, axis, words))
+    acting = [p for p in those("outstanding", "rho", "limit") if p["limit"] != base.limit]
+    return [*drawn, _acting(acting)] if acting else drawn
+
+
+def _hit_rates(points: Sequence[Mapping[str, Any]], axis: str, words: str) -> Figure:
+    hits = [
+        {axis: point[axis], "hits": point[f"{level}_hits"], "by": f"{point['by']}: {level}"}
+        for point in points
+        for level in ("l1", "l2", "llc")
     ]
-    if acting:
-        chart = figures.lines(
-            sorted(acting, key=lambda p: (p["by"], p["outstanding"])),
-            x="outstanding",
-            y="interleaved",
-            by="by",
-            x_title="packets that a core works on at a time",
-            y_title="share of memory requests that are interleaved",
-        )
-        drawn.append(Figure("interleaving", "Where interleaving acts (not in the paper)", chart))
-    return drawn
+    shades = _colours(hit["by"] for hit in hits)
+    chart = figures.lines(hits, x=axis, y="hits", by="by", x_title=words, y_title="hit rate", colours=shades)
+    return Figure("fig25", "Hit rate of each cache level over entries of the table", chart)
+
+
+def _acting(points: Sequence[Mapping[str, Any]]) -> Figure:
+    named = ({**point, "by": f"{point['by']}, rho {point['rho']:g}"} for point in points)
+    rows = sorted(named, key=lambda row: (row["by"], row["outstanding"]))
+    chart = figures.lines(
+        rows,
+        x="outstanding",
+        y="interleaved",
+        by="by",
+        x_title="packets that a core works on at a time",
+        y_title="share of memory requests that are interleaved",
+        colours=_colours(row["by"] for row in rows),
+    )
+    return Figure("interleaving", "Where interleaving acts (not in the paper)", chart)
 
 
 def _notes(request: Request) -> list[str]:
