@@ -34,6 +34,7 @@ from wirespeed.papers import (
     figures,
     latex,
     readme,
+    sentences,
     show,
     takes,
     tally,
@@ -482,6 +483,7 @@ def test_every_room_has_its_module() -> None:
 PAGE = """# A page
 
 Between <!--= rate -->old<!--/--> and <!--= wait.status@other -->old<!--/-->: <!--= tally -->old<!--/-->.
+The paper has <!--= wait.paper@other -->old<!--/-->.
 
 <!-- begin claims literal rate w* -->
 old
@@ -501,6 +503,7 @@ def test_a_page_is_filled_from_a_run_and_from_nothing_else(toy: Paper) -> None:
     record = json.loads(readme.text(readme.run(toy, ["literal", "other"])))
     page = readme.filled(PAGE, toy, record)
     assert "old" not in page
+    assert "The paper has <!--= wait.paper@other -->333 ns<!--/-->." in page
     assert "Between <!--= rate -->90.0 ± 0.12<!--/--> and <!--= wait.status@other -->partly<!--/-->" in page
     assert (
         "| Average effective waiting time | section V-D | 333 ns | 400 ± 3.0 | +20 % | 5 % | seen | partly |\n" in page
@@ -566,6 +569,90 @@ def test_the_pages_of_a_paper_say_what_its_last_run_came_to(paper: Paper) -> Non
     text = (ROOT / "papers" / paper.id / "README.md").read_text()
     assert "<!-- begin tally -->" in text
     assert "<!-- begin claims " in text
+
+
+SENTENCES = "where,says,rows,why_not\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("where,says\n", "s.csv: the first line must be where,says,rows,why_not"),
+        (SENTENCES + "fig. 1,A is 2 x as fast,rate\n", "s.csv:2: 4 fields are wanted"),
+        (SENTENCES + "fig. 1,A is 2 x as fast,rate wait-*,\n", "s.csv:2: no row is called `wait-*`"),
+        (SENTENCES + "fig. 1,A is 2 x as fast,,\n", "s.csv:2: rows that judge it are wanted, or a reason"),
+        (SENTENCES + "fig. 1,A is 2 x as fast,rate,a parameter\n", "and not both"),
+    ],
+)
+def test_sentences_that_cannot_be_used_say_where(text: str, says: str) -> None:
+    with pytest.raises(InputError) as raised:
+        sentences.parse(text, "s.csv", ["rate", "rate-max"])
+    assert says in str(raised.value)
+
+
+def test_a_sentence_is_told_with_the_rows_that_judge_it() -> None:
+    text = SENTENCES + "fig. 1,A is 2 x as fast,rate*,\nsection 2,8 cores,,a parameter\n"
+    ids = ["rate", "wait", "rate-max", "rate-min", "rate-mean", "rate-p99"]
+    fast, cores = sentences.parse(text, "s.csv", ids)
+    assert fast.rows == ("rate", "rate-max", "rate-min", "rate-mean", "rate-p99")
+    statuses = dict.fromkeys(ids, "not") | {"rate-min": "reproduced", "rate": "listed"}
+    assert fast.judged(statuses) == (
+        "`rate`, `rate-max`, `rate-min`, `rate-mean` and 1 more: 1 reproduced, 3 not, 1 listed"
+    )
+    assert cores.judged(statuses) == "not judged: a parameter"
+
+
+@pytest.mark.parametrize("paper", papers.papers(), ids=lambda paper: paper.id)
+def test_every_counted_row_judges_a_sentence_of_the_paper(paper: Paper) -> None:
+    file = ROOT / "papers" / paper.id / "sentences.csv"
+    rows = paper.expected()
+    said = sentences.parse(file.read_text(), file.name, [row.id for row in rows])
+    judging = {id for sentence in said for id in sentence.rows}
+    assert {row.id for row in rows if row.kind.is_counted} <= judging
+    assert len({(each.where, each.says) for each in said}) == len(said)
+    page = (ROOT / "papers" / paper.id / "README.md").read_text()
+    (reading,) = re.findall(r"<!-- begin sentences (\S+) -->", page)
+    assert reading in paper.readings
+
+
+def test_a_page_shows_sentences_with_what_their_rows_came_to(
+    toy: Paper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = readme.run(toy, ["literal"])
+    monkeypatch.setattr(readme, "ROOT", tmp_path)
+    marked = "<!-- begin sentences literal -->\n<!-- end -->\n"
+    with pytest.raises(InputError, match=r"papers/2020-toy-nobody/sentences\.csv: lacks"):
+        readme.filled(marked, toy, record)
+    room = tmp_path / "papers" / toy.id
+    room.mkdir(parents=True)
+    (room / "sentences.csv").write_text(SENTENCES + "p. 9,89.8 Gbps,rate wait,\np. 2,8 cores,,a parameter\n")
+    assert readme.filled(marked, toy, record) == (
+        "<!-- begin sentences literal -->\n| where | what the paper says | judged by |\n|---|---|---|\n"
+        "| p. 9 | 89.8 Gbps | `rate`, `wait`: 1 reproduced, 1 partly |\n"
+        "| p. 2 | 8 cores | not judged: a parameter |\n<!-- end -->\n"
+    )
+
+
+PAGES = sorted((ROOT / "docs" / "papers").glob("*.md"))
+TEN = ["Built", "Holds", "Fails", "New"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_room_opens_with_ten_lines_whose_numbers_are_of_its_claims(page: Path) -> None:
+    title, head, lines = page.read_text().split("\n\n")[:3]
+    assert (title[:2], head) == ("# ", "## In ten lines")
+    found = re.findall(r"^- \*\*(\w+)\.\*\* .+\.$", lines, re.MULTILINE)
+    assert len(found) == len(lines.splitlines()) == 10
+    assert list(dict.fromkeys(found)) == TEN
+    assert found == sorted(found, key=TEN.index)
+    assert "<!--= tally" in lines
+    by_hand = re.sub(r"<!--=.*?<!--/-->|\]\([^)]*\)", "", lines)
+    # Names may have digits in them (DDR4, L1, Hermes-8); a number by itself is a claim's.
+    assert not re.findall(r"(?<![\w-])[-+]?\d[\d.,]*", by_hand)
+
+
+def test_every_paper_has_its_page() -> None:
+    assert [page.stem for page in PAGES] == [paper.id for paper in papers.papers()]
 
 
 @pytest.mark.slow

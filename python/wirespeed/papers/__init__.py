@@ -46,7 +46,8 @@ half-width is within the tolerance, too. One outside is `partly` if `Measured.ho
 and it is within a factor of two of the paper's, else `not`. A part of a trend holds where its margin exceeds its
 half-width. A trend is `reproduced` if all its parts hold, `partly` if most do, else `not`.
 
-A room's README has its measured numbers between markers. `python -m wirespeed.papers.readme ID --run` runs the paper
+`sentences.csv` says which row judges what the paper says with a number (`wirespeed.papers.sentences`). A room's README
+has its measured numbers between markers. `python -m wirespeed.papers.readme ID --run` runs the paper
 under all readings, writes `papers/<id>/claims.json` and fills the markers (`wirespeed.papers.readme`).
 `python -m wirespeed.papers.clock ID` measures how long it takes, for `wirespeed papers list`.
 """

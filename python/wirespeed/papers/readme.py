@@ -11,9 +11,11 @@
     notes READING             what statuses do not say
     tally                     how many are reproduced, partly and not, by reading, by this rule and by the loose one
     table NAME [READING]      a table that the room made; of all readings where none is named
+    sentences READING         what the paper says with a number, and which row judges it (`sentences.csv`)
 
 A number within a line stands between `<!--= ID -->` and `<!--/-->`: a claim's id, with `@READING` for another than the
-default reading, and `.status` for its status in place of the number. The id `tally` is the sentence that a run prints.
+default reading. `.status` behind the id has its status in place of the number, `.paper` the paper's value. The id
+`tally` is the sentence that a run prints.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from wirespeed.errors import InputError
 from wirespeed.papers import show
 from wirespeed.papers.claim import COUNTED, Expected, Status, tally
 from wirespeed.papers.paper import CLAIMS_FILE, Kept, Paper, Progress, Report, no_progress
+from wirespeed.papers.sentences import SENTENCES, parse
 
 ROOT: Final = Path(__file__).resolve().parents[3]
 
@@ -150,6 +153,8 @@ def _block(what: str, paper: Paper, record: Record, where: str) -> str:
         return "".join(f"- `{id}`: {claim['note']}.\n" for id, claim in claims.items() if claim["note"])
     if kind == "tally" and not words:
         return _tallies(record)
+    if kind == "sentences" and len(words) == 1:
+        return _sentences(paper, _of(record, words[0], where, what)["claims"])
     if kind == "table" and words:
         names = words[1:] or [name for name, of in record["readings"].items() if words[0] in of["tables"]]
         rows = [
@@ -159,7 +164,9 @@ def _block(what: str, paper: Paper, record: Record, where: str) -> str:
         ]
         if rows:
             return markdown(rows)
-    raise InputError(f"{where}: `<!-- begin {what} -->`: no such block; there are claims, notes, tally and table")
+    raise InputError(
+        f"{where}: `<!-- begin {what} -->`: no such block; there are claims, notes, tally, table and sentences"
+    )
 
 
 def _of(record: Record, reading: str, where: str, what: str) -> Any:
@@ -174,8 +181,10 @@ def _inline(what: str, paper: Paper, record: Record, where: str) -> str:
     of = _of(record, reading or papers.chosen(paper, None)[0], where, what)
     if id == "tally":
         return str(of["tally"])
-    if id not in of["claims"] or field not in ("", "status"):
+    if id not in of["claims"] or field not in ("", "status", "paper"):
         raise InputError(f"{where}: `<!--= {what} -->`: no such claim, or no such field of one")
+    if field == "paper":
+        return next(show.value(row.paper, row.unit) for row in paper.expected() if row.id == id)
     claim = of["claims"][id]
     return str(claim["status"]) if field else ours(claim)
 
@@ -210,6 +219,21 @@ def _deviation(row: Expected, number: object) -> str:
     if isinstance(row.paper, str) or not q.is_number(number) or row.paper == 0:
         return ""
     return q.change((number - row.paper) / abs(row.paper) * 100)
+
+
+def _sentences(paper: Paper, claims: Mapping[str, Mapping[str, Any]]) -> str:
+    path = ROOT / "papers" / paper.id / SENTENCES
+    origin = str(path.relative_to(ROOT))
+    if not path.is_file():
+        raise InputError(f"{origin}: lacks")
+    ids = [row.id for row in paper.expected()]
+    statuses = {id: claim["status"] for id, claim in claims.items()}
+    return markdown(
+        [
+            {"where": each.where, "what the paper says": each.says, "judged by": each.judged(statuses)}
+            for each in parse(path.read_text(encoding="utf-8"), origin, ids)
+        ]
+    )
 
 
 def _tallies(record: Record) -> str:
