@@ -26,6 +26,7 @@ from wirespeed import _wirespeed
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "pictures"
 STUDY = ROOT / "examples" / "five-systems" / "results.json"
+SERVER_STUDY = ROOT / "papers" / "2020-access-korikawa" / "server.json"
 LOADS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4)
 FEW = {"run.packets": 20_000, "run.curve": [], "traffic.profile": "min64", "machine.cores": 2, "mempool.size": 16_384}
 QUICK = {"run.packets": 20_000, "run.curve": [], "function.forward.prefixes": 100_000}
@@ -45,7 +46,7 @@ MACHINES = (
 def draw() -> None:
     """Writes every picture that lacks, or is older than what it is made from."""
     FOLDER.mkdir(exist_ok=True)
-    sources = [Path(__file__), Path(_wirespeed.__file__), STUDY, *(ROOT / "papers").glob("*/claims.json")]
+    sources = [Path(__file__), Path(_wirespeed.__file__), STUDY, SERVER_STUDY, *(ROOT / "papers").glob("*/claims.json")]
     newest = max(source.stat().st_mtime for source in sources)
     for name, picture in PICTURES.items():
         file = FOLDER / f"{name}.svg"
@@ -270,6 +271,29 @@ def five_systems(results: dict) -> alt.Chart:
     )
 
 
+def three_architectures(study: dict) -> alt.Chart:
+    """What an overloaded server carries, by table, memory and way to use the LLC."""
+    rows = []
+    for case, found in study["cases"].items():
+        table, way, memory, load = case.split(" / ")
+        if load == "rate":
+            rows += [{"table": table, "LLC": way, "memory": memory, "mpps": value} for value in found["value"]]
+    order = {name: list(dict.fromkeys(row[name] for row in rows)) for name in ("table", "LLC", "memory")}
+    base = alt.Chart(alt.Data(values=rows), width=105, height=190)
+    colours = alt.Scale(domain=order["LLC"], range=["#4c78a8", "#54a24b", "#f58518"])
+    return (
+        base.mark_point(filled=True, size=45)
+        .encode(
+            y=alt.Y("memory:N", sort=order["memory"], title=None),
+            yOffset=alt.YOffset("LLC:N", sort=order["LLC"]),
+            x=alt.X("mpps:Q", title="Mpps", scale=alt.Scale(zero=False)),
+            color=alt.Color("LLC:N", scale=colours, title="tables and LLC", legend=alt.Legend(orient="top")),
+        )
+        .facet(column=alt.Column("table:N", sort=order["table"], title=None))
+        .resolve_scale(x="independent")
+    )
+
+
 def delay_by_load() -> alt.Chart:
     """Sojourn against load, of one small machine."""
     rows = []
@@ -336,6 +360,7 @@ def sampling() -> alt.Chart:
 PICTURES: dict[str, Callable[[], alt.TopLevelMixin | str]] = {
     "front": front,
     "five-systems": lambda: five_systems(json.loads(STUDY.read_text(encoding="utf-8"))),
+    "three-architectures": lambda: three_architectures(json.loads(SERVER_STUDY.read_text(encoding="utf-8"))),
     "delay-by-load": delay_by_load,
     "warm-up": warm_up,
     "sampling": sampling,
