@@ -115,7 +115,7 @@ def test_a_point_has_no_curve_unless_one_is_asked_for():
 
 
 def test_a_point_is_what_a_run_is():
-    found = small({"traffic.load": [0.4]})
+    found = small({"traffic.load": [0.4]}, near=None)
     result = wirespeed.run("forwarding", set={**SMALL, "traffic.load": 0.4})
     (row,) = found.rows
     assert row["run_id"] == result.run_id
@@ -226,7 +226,7 @@ def test_points_that_are_measured_from_different_packets_say_so():
     pools = {"mempool.size": [4096, 16384]}
     given = {name: value for name, value in SMALL.items() if name != "run.warmup"} | {"nic.rx_descriptors": 128}
     with threads() as pool:
-        found = wirespeed.sweep("forwarding", pools, set=given, executor=pool).document
+        found = wirespeed.sweep("forwarding", pools, set=given, executor=pool, near=None).document
         asked = wirespeed.sweep("forwarding", {"run.warmup": [500, 600]}, set=given, executor=pool).document
     cut = [result["warmup_packets"] for result in found["results"]]
     assert cut[0] != cut[1]
@@ -355,7 +355,7 @@ def test_a_capture_in_rounds_is_the_same_for_every_seed_and_is_run_no_more_than_
 
 
 def test_one_run_a_point_has_the_half_widths_of_its_batches_and_says_so(tmp_path):
-    found = small({"run.seed": [1, 2]}, metrics=["carried_mpps", "mean", "p50", "llc_hit_rate"])
+    found = small({"run.seed": [1, 2]}, metrics=["carried_mpps", "mean", "p50", "llc_hit_rate"], near=None)
     for row, result in zip(found.rows, found.document["results"], strict=True):
         assert result["runs"] == 1
         assert result["mean"]["half_width"] == row["sojourn_ns.half_width"] > 0
@@ -593,7 +593,7 @@ def test_a_recording_that_changed_is_run_again(tmp_path):
         lines = ["wirespeed-probe 1", "B 60 100", *(f"L {100 + 64 * i} 8" for i in range(loads)), "E forward", ""]
         (tmp_path / "c.probe").write_text("\n".join(lines))
         command = ["sweep", "s.toml", "--vary=traffic.load=0.1", "--jobs=1", "--out=sw", "--format=json"]
-        command += ["--metric=p50"]
+        command += ["--metric=p50", "--cold"]
         ran = subprocess.run(
             [sys.executable, "-m", "wirespeed", *command], cwd=tmp_path, capture_output=True, text=True, check=True
         )

@@ -89,6 +89,8 @@ class Plan:
         self._base = self._resolve((), title=())
         self.base = tomllib.loads(self._base)
         near = None if ask.near is None else scenarios.overrides(ask.near)
+        # A title may name files by where they lie.
+        near = None if near is None else [*near, 'name="what points begin near"']
         self._near = "" if near is None else _wirespeed.Scenario(self._base, "<near>", near).resolved
         self.points: list[Point] = design.points(self.axes, ask.design, ask.samples, ask.seed or 0)
         self._resolved: list[tuple[str, str | None]] = [self._judged(point) for point in self.points]
@@ -130,16 +132,21 @@ class Plan:
         text = self._resolved[place][0]
         if replication:
             text = _wirespeed.Scenario(text, "<point>", [f"run.seed={self.seed(place, replication)}"]).resolved
+        known, inputs = self._by_content(text)
+        build = work.build()
+        near = "\n" + json.dumps(self._by_content(self._near)[0], sort_keys=True) if self._near else ""
+        key = files.digest(f"{build}\n{json.dumps(known, sort_keys=True)}{near}".encode())
+        return Task(key, text, build, "\n".join(sorted(inputs)), self._near)
+
+    def _by_content(self, text: str) -> tuple[dict[str, Any], list[str]]:
+        """A resolved scenario with the content of its files in place of their paths; and each path with its content."""
         known = tomllib.loads(text)
         inputs = []
         for holder, name, path in _named(known):
             digest = self._digest(path)
             holder[name] = digest  # whatever the file is called
             inputs.append(f"{path} {digest}")
-        build = work.build()
-        near = f"\n{self._near}" if self._near else ""
-        key = files.digest(f"{build}\n{json.dumps(known, sort_keys=True)}{near}".encode())
-        return Task(key, text, build, "\n".join(sorted(inputs)), self._near)
+        return known, inputs
 
     def document(self) -> dict[str, Any]:
         """What was asked for, as JSON."""

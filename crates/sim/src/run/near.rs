@@ -39,12 +39,12 @@ pub struct Near {
 }
 
 /// Where a warm machine is put once it is made; whoever wants it meanwhile waits.
-type Slot = Arc<Mutex<Option<WarmServer>>>;
+type WarmSlot = Arc<Mutex<Option<WarmServer>>>;
 
 /// Warm machines, the one used last behind the others.
 struct Kept<K> {
     most: usize,
-    all: Vec<(K, Slot)>,
+    all: Vec<(K, WarmSlot)>,
 }
 
 impl<K: PartialEq> Kept<K> {
@@ -52,9 +52,9 @@ impl<K: PartialEq> Kept<K> {
         Mutex::new(Kept { most, all: Vec::new() })
     }
 
-    fn slot(&mut self, key: K) -> Slot {
+    fn slot(&mut self, key: K) -> WarmSlot {
         let at = self.all.iter().position(|(of, _)| *of == key);
-        let entry = at.map_or_else(|| (key, Slot::default()), |at| self.all.remove(at));
+        let entry = at.map_or_else(|| (key, WarmSlot::default()), |at| self.all.remove(at));
         let slot = entry.1.clone();
         self.all.push(entry);
         let over = self.all.len().saturating_sub(self.most);
@@ -70,7 +70,10 @@ impl fmt::Debug for Near {
 }
 
 /// Waits for a machine that somebody else makes, but no longer than until this one is to stop.
-fn await_turn<'a>(slot: &'a Slot, watch: &ProgressWatch) -> Result<MutexGuard<'a, Option<WarmServer>>, ScenarioError> {
+fn await_turn<'a>(
+    slot: &'a WarmSlot,
+    watch: &ProgressWatch,
+) -> Result<MutexGuard<'a, Option<WarmServer>>, ScenarioError> {
     loop {
         match slot.try_lock() {
             Ok(guard) => return Ok(guard),
@@ -78,7 +81,7 @@ fn await_turn<'a>(slot: &'a Slot, watch: &ProgressWatch) -> Result<MutexGuard<'a
             Err(TryLockError::WouldBlock) if watch.is_stopped() => {
                 return Err(ScenarioError::Stopped { during: "warm-up".into() });
             }
-            Err(TryLockError::WouldBlock) => thread::sleep(EVERY),
+            Err(TryLockError::WouldBlock) => thread::park_timeout(EVERY),
         }
     }
 }
