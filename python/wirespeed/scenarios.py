@@ -9,13 +9,14 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from wirespeed import again, kinds
-from wirespeed._wirespeed import preset, presets
+from wirespeed._wirespeed import preset, presets, schema
 from wirespeed.errors import InputError, nearest
 
 Overrides = Mapping[str, object] | Iterable[str] | None
@@ -69,12 +70,109 @@ def find(scenario: str | os.PathLike[str] | Mapping[str, object]) -> Scenario:
 def as_text(scenario: str | os.PathLike[str] | Mapping[str, object]) -> str | os.PathLike[str]:
     r"""A mapping as TOML text, which `find` takes as any other; what is no mapping stays.
 
-    >>> as_text({"traffic": {"load": 0.5}, "run.seed": 7})
-    'traffic = {"load" = 0.5}\nrun.seed = 7\n'
+    Dotted keys are paths, as in `--set`, and may stand beside tables. Raises InputError with all that is wrong.
+
+    >>> as_text({"machine": {"cores": 2}, "machine.llc.core_ways": 8})
+    'machine = {"cores" = 2, "llc" = {"core_ways" = 8}}\n'
     """
     if not isinstance(scenario, Mapping):
         return scenario
-    return "".join(f"{_key(name)} = {toml_value(value)}\n" for name, value in scenario.items()) or "\n"
+    faults: list[str] = []
+    tables: dict[str, Any] = {}
+    _nest(tables, scenario, "", faults)
+    lines = [f"{_key(name)} = {_toml(value, name, 'scenario', faults)}\n" for name, value in tables.items()]
+    if faults:
+        raise InputError("\n".join(dict.fromkeys(faults)))
+    return "".join(lines) or "\n"
+
+
+def _nest(into: dict[str, Any], given: Mapping[str, object], under: str, faults: list[str]) -> None:
+    """Adds the settings of a mapping to tables, a table for each part of a path."""
+    for key, value in given.items():
+        if not _is_key(key, under, "scenario", faults):
+            continue
+        # A name that is no path of bare words stays one key.
+        *front, last = key.split(".") if _BARE_KEY.fullmatch(key) else [key]
+        at: Any = into
+        for part in front:
+            at = at.setdefault(part, {}) if isinstance(at, dict) else None
+        path = f"{under}{key}"
+        if not isinstance(at, dict) or (last in at and not (isinstance(at[last], dict) and isinstance(value, Mapping))):
+            faults.append(f"scenario: {path} and a part of its path are both given; give one of them")
+        elif isinstance(value, Mapping):
+            _nest(at.setdefault(last, {}), value, f"{path}.", faults)
+        else:
+            at[last] = value
+
+
+def _is_key(key: object, under: str, what: str, faults: list[str]) -> bool:
+    if isinstance(key, str):
+        return True
+    faults.append(
+        f"{what}: {under}{key!r} is no name of a setting: keys are texts, such as 'machine' or 'traffic.load'"
+    )
+    return False
+
+
+def leaves(given: Mapping[str, object], what: str = "set") -> dict[str, object]:
+    """Single settings by dotted path, of tables within tables.
+
+    A table is taken apart as far as the scenario knows settings in it: the others of the table stay as they are. What
+    is a choice of several forms, as `traffic.sizes`, is one setting. Raises InputError with all that is wrong.
+
+    >>> leaves({"machine": {"llc": {"core_ways": 8}, "cores": 2}, "traffic.sizes": {"fixed": 64}})
+    {'machine.llc.core_ways': 8, 'machine.cores': 2, 'traffic.sizes': {'fixed': 64}}
+    """
+    faults: list[str] = []
+    found: dict[str, object] = {}
+    for path, value in _leaves(given, "", what, faults):
+        if path in found:
+            faults.append(f"{what}: {path} is given twice; give one of them")
+        found[path] = value
+    if faults:
+        raise InputError("\n".join(faults))
+    return found
+
+
+def _leaves(given: Mapping[str, object], under: str, what: str, faults: list[str]) -> Iterator[tuple[str, object]]:
+    for key, value in given.items():
+        if not _is_key(key, under, what, faults):
+            continue
+        path = f"{under}{key}"
+        if isinstance(value, Mapping) and value and _is_table(path):
+            yield from _leaves(value, f"{path}.", what, faults)
+        else:
+            yield path, value
+
+
+def _is_table(path: str) -> bool:
+    """Whether a path of a scenario is a table of settings, and no choice of several forms, nor anything else."""
+    known = _schema()
+    at: Mapping[str, Any] | None = known
+    for key in path.split("."):
+        at = None if at is None else at.get("properties", {}).get(key, at.get("additionalProperties"))
+        at = _form(at, known["$defs"]) if isinstance(at, Mapping) else None
+    return at is not None and ("properties" in at or isinstance(at.get("additionalProperties"), Mapping))
+
+
+def _form(node: Mapping[str, Any], parts: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """What a node of the schema says of a value that is there; None where that is one of several forms."""
+    while True:
+        if "$ref" in node:
+            node = parts[node["$ref"].rpartition("/")[2]]
+        elif "oneOf" in node or "anyOf" in node:
+            forms = [each for each in node.get("oneOf", node.get("anyOf")) if each.get("type") != "null"]
+            if len(forms) != 1:
+                return None
+            node = forms[0]
+        else:
+            return node
+
+
+@cache
+def _schema() -> Mapping[str, Any]:
+    found: Mapping[str, Any] = json.loads(schema())
+    return found
 
 
 # Settings of which one replaces the others, and what they say.
@@ -128,9 +226,9 @@ def scenario_names() -> list[str]:
 
 
 def overrides(given: Overrides) -> list[str]:
-    """Overrides as the extension takes them: `path=value` with the value in TOML.
+    """Overrides as the extension takes them: `path=value` with the value in TOML. Tables are taken apart: see `leaves`.
 
-    >>> overrides({"machine.llc.core_ways": 8, "machine.dram.all_hits": True}), overrides(["seed=2"])
+    >>> overrides({"machine": {"llc": {"core_ways": 8}}, "machine.dram.all_hits": True}), overrides(["seed=2"])
     (['machine.llc.core_ways=8', 'machine.dram.all_hits=true'], ['seed=2'])
     """
     if given is None:
@@ -138,7 +236,11 @@ def overrides(given: Overrides) -> list[str]:
     if isinstance(given, str):
         raise InputError(f"set = {given!r}: must be a mapping of paths to values, or a list of 'path=value'")
     if isinstance(given, Mapping):
-        return [f"{path}={toml_value(value)}" for path, value in given.items()]
+        faults: list[str] = []
+        found = [f"{path}={_toml(value, path, 'set', faults)}" for path, value in leaves(given).items()]
+        if faults:
+            raise InputError("\n".join(faults))
+        return found
     out = list(given)
     for override in out:
         path, equals, _ = override.partition("=")
@@ -166,6 +268,23 @@ def toml_value(value: object) -> str:
     if isinstance(value, Sequence):
         return "[" + ", ".join(toml_value(v) for v in value) + "]"
     raise InputError(f"set: {value!r} ({type(value).__name__}) has no form in TOML; use a number, a text or a list")
+
+
+def _toml(value: object, path: str, what: str, faults: list[str]) -> str:
+    """As `toml_value`; what has no form there is added to `faults`, with its path."""
+    if isinstance(value, Mapping):
+        parts = [
+            f"{toml_value(name)} = {_toml(inner, f'{path}.{name}', what, faults)}"
+            for name, inner in value.items()
+            if _is_key(name, f"{path}.", what, faults)
+        ]
+        return "{" + ", ".join(parts) + "}"
+    try:
+        return toml_value(value)
+    except InputError:
+        least = "; leave it out" if value is None else "; use a number, a text or a list"
+        faults.append(f"{what}: {path}: {value!r} ({type(value).__name__}) has no form in TOML{least}")
+        return ""
 
 
 def _key(path: str) -> str:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wirespeed
-from wirespeed import InputError, _wirespeed, scenarios
+from wirespeed import InputError, _wirespeed, api, scenarios
 
 # TOML knows no surrogates, and integers of 64 bits.
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -101,3 +101,59 @@ def test_a_folder_and_a_binary_file_are_no_scenarios(tmp_path: Path) -> None:
     (tmp_path / "x.bin").write_bytes(b"\xff\xfe\xb2\xa1")
     with pytest.raises(InputError, match="not UTF-8"):
         scenarios.find(tmp_path / "x.bin")
+
+
+def test_tables_within_tables_set_what_dotted_paths_set_and_leave_the_rest() -> None:
+    nested = {"machine": {"llc": {"core_ways": 8}, "cores": 2}, "traffic": {"flows": {"count": 10}}}
+    dotted = {"machine.llc.core_ways": 8, "machine.cores": 2, "traffic.flows.count": 10}
+    assert wirespeed.resolve("forwarding", set=nested) == wirespeed.resolve("forwarding", set=dotted)
+    of_a_dict = {"traffic": {"load": 0.3}, "machine": {"cores": 2}}
+    assert wirespeed.resolve({**of_a_dict, "machine.llc.core_ways": 8}) == wirespeed.resolve(
+        {"traffic.load": 0.3, "machine": {"cores": 2, "llc.core_ways": 8}}
+    )
+
+
+def test_a_choice_of_several_forms_is_set_as_a_whole() -> None:
+    text = wirespeed.resolve("forwarding", set={"traffic": {"sizes": {"fixed": 64}}})
+    assert tomllib.loads(text)["traffic"]["sizes"] == {"fixed": "64 B"}
+    assert scenarios.overrides({"machine": {"copy_table": {}}}) == ["machine.copy_table={}"]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "set", "says"),
+    [
+        ({"run": {"packets": None, "seed": object()}}, None, ["run.packets: None", "run.seed: <object"]),
+        ({1: 2}, None, ["scenario: 1 is no name of a setting"]),
+        ({"traffic": 3, "traffic.load": 0.5}, None, ["traffic.load and a part of its path are both given"]),
+        ({"traffic.load": 0.5, "traffic": {"load": 0.4}}, None, ["traffic.load and a part of its path are both given"]),
+        ("forwarding", {"run": {"packets": None}, "machine": {2: 1}}, ["machine.2 is no name of a setting"]),
+        ("forwarding", {"run": {"seed": 1}, "run.seed": 2}, ["set: run.seed is given twice"]),
+        ("forwarding", {"machine": {"lcc": {"ways": 8}}}, ["machine.lcc: unknown field `lcc`"]),
+        ("forwarding", {"traffic": {"load": None}}, ["set: traffic.load: None (NoneType) has no form in TOML"]),
+    ],
+)
+def test_wrong_dicts_name_each_path(scenario: Any, set: Any, says: list[str]) -> None:
+    with pytest.raises(InputError) as found:
+        wirespeed.resolve(scenario, set=set)
+    assert all(each in str(found.value) for each in says), found.value
+
+
+def test_a_nested_setting_is_judged_as_a_dotted_one() -> None:
+    with pytest.raises(InputError, match=r"--seed and --set run\.seed"):
+        wirespeed.resolve("forwarding", set={"run": {"seed": 2}}, seed=3)
+    with pytest.raises(InputError, match=r"--set traffic\.load"):
+        wirespeed.size("forwarding", "1 Mpps", set={"traffic": {"load": 0.3}})
+    with pytest.raises(InputError, match=r"--vary traffic\.load: sets traffic\.load, but --set sets traffic\.load"):
+        wirespeed.sweep("forwarding", {"traffic": {"load": [0.1]}}, set={"traffic": {"load": 0.3}})
+
+
+def test_dicts_are_taken_wherever_a_scenario_is() -> None:
+    few = {"run": {"packets": 1000, "curve": []}, "function": {"forward": {"prefixes": 1000}}}
+    more = {"traffic": {"load": 0.25}}
+    flat = {"traffic.load": 0.25}
+    assert wirespeed.run(few, set=more).run_id == wirespeed.run(few, set=flat).run_id
+    assert [row["traffic.load"] for row in wirespeed.sweep(few, {"traffic": {"load": [0.1, 0.2]}}).rows] == [0.1, 0.2]
+    assert wirespeed.compare(few, {**few, "machine": {"cores": 2}}, set=more).identical_traffic
+    assert api.predict(few, set=more)["carried_mpps"] == api.predict(few, set=flat)["carried_mpps"]
+    found = wirespeed.sensitivity(few, set=more, packets=1000)
+    assert found == wirespeed.sensitivity(few, set=flat, packets=1000)

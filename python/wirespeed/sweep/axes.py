@@ -98,7 +98,7 @@ def given(vary: Iterable[str] | Mapping[str, Any] | None, sampled: bool) -> list
         parse(f"{path}={values}", sampled)
         if isinstance(values, str)
         else Axis(path, tuple(level(path, value) for value in knobs.knob(path, _listed(path, values), OPTION).values))
-        for path, values in vary.items()
+        for path, values in scenarios.leaves(vary, "vary").items()
     ]
 
 

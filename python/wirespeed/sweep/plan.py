@@ -254,10 +254,10 @@ def read(path: PathLike) -> Ask | None:
     for name, bundle in document.get("cases", {}).items():
         if not isinstance(bundle, dict):
             raise InputError(f"{file}: cases.{name}: must be a table of settings")
-        document["cases"][name] = _dotted(bundle)
+        document["cases"][name] = scenarios.leaves(bundle, f"cases.{name}")
     for name in ("vary", "set", "near"):
         if name in document:
-            document[name] = _dotted(document[name])
+            document[name] = scenarios.leaves(document[name], name)
     for name in ("scenario", "capture", "table"):
         beside = file.parent / str(document.get(name, ""))
         if name in document and beside.is_file():
@@ -305,17 +305,6 @@ def _no_profile(name: str) -> str | None:
 
 
 _KINDS: Final = {dict: "a table", list: "a list", str: "a text", int: "a whole number"}
-
-
-def _dotted(table: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested tables by dotted path, as `a.b = 1` and `"a.b" = 1` mean the same here."""
-    out: dict[str, Any] = {}
-    for name, value in table.items():
-        if isinstance(value, Mapping):
-            out |= _dotted(value, f"{prefix}{name}.")
-        else:
-            out[f"{prefix}{name}"] = value
-    return out
 
 
 def _files(ask: Ask) -> dict[str, PathLike | None]:
