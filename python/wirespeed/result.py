@@ -20,6 +20,8 @@ from wirespeed.summary_types import Summary
 from wirespeed.tables import ParquetStream, Table
 
 if TYPE_CHECKING:
+    import altair
+
     from wirespeed._wirespeed import Run
 
 Side = Literal["a", "b"]
@@ -111,6 +113,16 @@ class Result:
             (into / REPORT_FILE).write_text(self._page(command), encoding="utf-8")
             made.append(REPORT_FILE)
         return [*made, SUMMARY_FILE]
+
+    def plot(self, what: str = "sojourn") -> altair.TopLevelMixin:
+        """A chart for a notebook (Altair): the distribution of the sojourn, or another one.
+
+        `what` is "sojourn", "rate over load", "sojourn over load", "rate over time", "machine over time", "mbufs over
+        time" or "cache over time". Raises InputError for one that this run has not, with those that it has.
+        """
+        from wirespeed.report import plot
+
+        return plot(self.summary, what)
 
     def _repr_html_(self) -> str:
         from wirespeed.report.notebook import card

@@ -733,3 +733,13 @@ def test_advice_from_python_takes_threads_and_the_command_processes(monkeypatch:
         wirespeed.advise("forwarding")
     assert isinstance(bench.Bench(asked[0])._engine, engines.Threads)
     assert isinstance(bench.Bench(replace(asked[0], in_processes=True))._engine, engines.Local)
+
+
+def test_advice_shows_itself_in_a_notebook(advice):
+    _, _, found = advice
+    shown = found._repr_html_()
+    assert "core" in shown
+    assert "<script" not in shown
+    assert "var(--" not in found.plot("p99").to_json()
+    with pytest.raises(wirespeed.InputError, match="this advice has rate, ndr, p99"):
+        found.plot("loss")

@@ -413,7 +413,7 @@ def test_an_interval_that_is_cut_short_does_not_ruin_the_axis() -> None:
     summary["series"].append(tiny)
     drawn = charts.rate_over_time(summary["series"])
     assert drawn is not None
-    assert max(float(label.replace(",", "")) for label in re.findall(r">([\d,.]+)</text>", drawn)) < 100
+    assert max(float(label.replace(",", "")) for label in re.findall(r">([\d,.]+)</text>", drawn.svg())) < 100
 
 
 def test_rings_that_run_dry_after_the_last_packet_are_not_drawn() -> None:

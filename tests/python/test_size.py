@@ -13,7 +13,7 @@ from rich.console import Console
 
 import wirespeed
 from wirespeed import api, operators, terminal
-from wirespeed.size import aim, dimensions, page, sizing, text, trials
+from wirespeed.size import Sizing, aim, dimensions, page, sizing, text, trials
 from wirespeed.size import search as searching
 
 # A small table, a small pool and short rings: full soon, and lossy soon.
@@ -375,3 +375,16 @@ def test_the_answer_is_written_as_a_programs_configuration(
     code, _, said = wirespeed(*asked, *few, "--emit", "vpp", "--format", "json")
     assert code == 2
     assert "--emit and --format json" in said
+
+
+def test_a_sizing_shows_itself_in_a_notebook():
+    found = sized("24 Mpps")
+    shown = found._repr_html_()
+    assert found.document["command"].split()[0] in shown
+    assert "<script" not in shown
+    with pytest.raises(wirespeed.InputError, match="have as many cores"):
+        found.plot()
+    another = {**found.document["tried"][0], "machine": {**found.document["tried"][0]["machine"], "cores": 99}}
+    drawn = Sizing({**found.document, "tried": [*found.document["tried"], another]}, "").plot().to_json()
+    assert "var(--" not in drawn
+    assert "meets the target" in drawn

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from wirespeed.errors import InputError
 from wirespeed.sweep import chart, page, study, text
 from wirespeed.sweep.metrics import METRICS
 
@@ -191,3 +192,12 @@ def test_a_notebook_shows_the_answer_and_the_first_points():
     assert text.headline(studied) in shown
     assert shown.count("<tr>") == 21
     assert "and 10 more" in shown
+
+
+def test_a_study_is_plotted_for_a_notebook():
+    studied = study.Study([], document({"a.x": [1, 2, 3], "a.y": ["p", "q"]}, lambda x, y: float(x)))
+    drawn = studied.plot()
+    assert "var(--" not in drawn.to_json()
+    assert "a.y=q" in drawn.to_json()
+    with pytest.raises(InputError, match="this study has"):
+        studied.plot("nothing")

@@ -11,6 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+import vl_convert
 
 import summaries
 import wirespeed
@@ -102,3 +103,15 @@ def test_a_library_that_is_missing_is_named_with_what_to_install(library: str, m
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(ImportError, match=rf"pip install 'wirespeed\[{library}\]'"):
         getattr(Table("packets", SOURCE), f"to_{library}")()
+
+
+@pytest.mark.parametrize("what", ["sojourn", "rate over load", "sojourn over load"])
+def test_a_result_is_plotted_without_the_pages_colours(folder: Path, what: str) -> None:
+    drawn = wirespeed.read(folder).plot(what)
+    assert "var(--" not in drawn.to_json()
+    assert vl_convert.vegalite_to_svg(drawn.to_dict()).startswith("<svg")
+
+
+def test_a_plot_that_a_run_has_not_names_those_that_it_has(folder: Path) -> None:
+    with pytest.raises(wirespeed.InputError, match=r"this run has sojourn.*did you mean `sojourn`"):
+        wirespeed.read(folder).plot("sojorn")

@@ -10,6 +10,7 @@ import altair as alt
 
 from wirespeed.advise import text
 from wirespeed.report import charts
+from wirespeed.report.notebook import answer as card
 from wirespeed.report.shell import shell, table
 
 
@@ -120,8 +121,28 @@ def _bar(
     }
 
 
+def chart(document: Mapping[str, Any], what: str) -> alt.LayerChart:
+    """What each technique alone changes of the rate, the rate without loss ("ndr") or the 99th percentile."""
+    techniques = document["techniques"]
+    rows = [_bar(each, each["alone"][what], what == "p99") for each in techniques]
+    return _chart(rows, [each["name"] for each in techniques], _TITLES[what])
+
+
+def fragment(document: Mapping[str, Any]) -> str:
+    """What a notebook shows: what to do, what to run, and what each technique brings."""
+    if document.get("answered"):
+        return card(text.headline(document), text.verdict(document), text.now(document), text.commands(document), "")
+    facts = [*text.now(document), text.confirmation(document)]
+    ranked = table(*text.ranked(document))
+    return card(text.headline(document), text.verdict(document), facts, text.commands(document), ranked)
+
+
 def _bars(rows: Sequence[Mapping[str, Any]], order: Sequence[str], title: str) -> str:
-    """The change that each technique makes, with its interval, as SVG; those that surely help stand out."""
+    return charts.svg(_chart(rows, order, title), f"What each technique changes: {title}")
+
+
+def _chart(rows: Sequence[Mapping[str, Any]], order: Sequence[str], title: str) -> alt.LayerChart:
+    """The change that each technique makes, with its interval; those that surely help stand out."""
     base = alt.Chart(charts.data([dict(row) for row in rows])).encode(
         y=alt.Y("name:N", sort=list(order), title=None, axis=_NAMES)
     )
@@ -131,5 +152,5 @@ def _bars(rows: Sequence[Mapping[str, Any]], order: Sequence[str], title: str) -
         description="words:N",
     )
     spans = base.mark_rule(strokeWidth=1.5, color="var(--ink)").encode(x=alt.X("low:Q", title=title), x2="high:Q")
-    drawn = (bars + spans).properties(width=charts.WIDTH, height=22 * len(rows))
-    return charts.svg(drawn, f"What each technique changes: {title}")
+    drawn: alt.LayerChart = (bars + spans).properties(width=charts.WIDTH, height=22 * len(rows))
+    return drawn

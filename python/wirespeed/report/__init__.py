@@ -12,10 +12,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import altair as alt
 from jinja2 import Environment, PackageLoader
 
 from wirespeed import quantities as q
 from wirespeed import questions
+from wirespeed.errors import InputError, nearest
 from wirespeed.report import charts, icicle, path
 from wirespeed.report.palette import colour, ink
 from wirespeed.slowest import Slowest
@@ -137,15 +139,36 @@ def _drawn_charts(summary: Summary) -> dict[str, str | None]:
     """The line charts by their names in the template; None where there is nothing to draw."""
     curve, series = summary.get("curve") or [], summary.get("series") or []
     over_load = charts.rate_over_load(curve)
-    return {
+    drawn = {
         "rate_chart": over_load or charts.rate_over_time(series),
-        "rate_over": "load" if over_load else "time",
         "latency_chart": charts.sojourn_over_load(curve),
         "cdf_chart": charts.sojourn_distribution(summary.get("sojourn_cdf") or [], summary.get("sojourn_ns") or {}),
         "machine_chart": charts.machine_over_time(series),
         "mbuf_chart": charts.mbufs_over_time(series),
         "policy_chart": charts.cache_over_time((summary.get("policy") or {}).get("intervals") or []),
     }
+    pictures = {name: None if each is None else each.svg() for name, each in drawn.items()}
+    return {**pictures, "rate_over": "load" if over_load else "time"}
+
+
+def plot(summary: Summary, what: str) -> alt.TopLevelMixin:
+    """A chart of a run for a notebook. Raises InputError for one that this run has not, with those that it has."""
+    curve, series = summary.get("curve") or [], summary.get("series") or []
+    policy = summary.get("policy") or {}
+    drawn = {
+        "sojourn": charts.sojourn_distribution(summary.get("sojourn_cdf") or [], summary.get("sojourn_ns") or {}),
+        "rate over load": charts.rate_over_load(curve),
+        "sojourn over load": charts.sojourn_over_load(curve),
+        "rate over time": charts.rate_over_time(series),
+        "machine over time": charts.machine_over_time(series),
+        "mbufs over time": charts.mbufs_over_time(series),
+        "cache over time": charts.cache_over_time(policy.get("intervals") or []),
+    }
+    found = drawn.get(what)
+    if found is None:
+        has = [name for name, each in drawn.items() if each is not None]
+        raise InputError(f"plot {what!r}: this run has {', '.join(has) or 'nothing to draw'}{nearest(what, has)}")
+    return charts.for_notebook(found.chart)
 
 
 def _named(machine: Mapping[str, Any]) -> dict[str, Any]:

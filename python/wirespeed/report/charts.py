@@ -7,10 +7,12 @@ print. The specs are ordinary Vega-Lite; what they draw also stands in a table b
 
 from __future__ import annotations
 
+import json
 import math
 import re
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any, Final
 
@@ -32,7 +34,39 @@ _TITLE: Final = 14
 _QUANTILES: Final = (("p50", 0.5), ("p99", 0.99), ("p999", 0.999))
 
 
-def rate_over_load(curve: Sequence[CurvePoint]) -> str | None:
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A chart, and what it shows in words."""
+
+    chart: alt.LayerChart | alt.VConcatChart
+    title: str
+
+    def svg(self) -> str:
+        """The chart as the report has it."""
+        return svg(self.chart, self.title)
+
+
+# Of the page's colours those that can be read on white and on black.
+_ON_ANY: Final[Mapping[str, str]] = {
+    "offered": "#7d8896",
+    "carried": "#2f8fd0",
+    "tail": "#d9692a",
+    "ink": "#7d8896",
+    "muted": "#7d8896",
+    "grid": "#9aa5b166",
+    "paper": "#00000000",
+}
+_VARIABLE: Final = re.compile(r"var\(--([\w-]+)\)")
+
+
+def for_notebook(chart: Any) -> alt.TopLevelMixin:
+    """A chart for where the page's style is not: its colours can be read on light and dark paper."""
+    spec = json.dumps(_styled(chart).to_dict())
+    found: alt.TopLevelMixin = alt.Chart.from_json(_VARIABLE.sub(lambda name: _ON_ANY[name[1]], spec))
+    return found
+
+
+def rate_over_load(curve: Sequence[CurvePoint]) -> Drawing | None:
     """Offered and carried rate over the offered load, or None where there are not two points to join."""
     rows = [
         {
@@ -48,10 +82,10 @@ def rate_over_load(curve: Sequence[CurvePoint]) -> str | None:
     if len({row["x"] for row in rows}) < 2:
         return None
     chart = _offered_and_carried(rows, alt.Axis(title="offered, Mpps", tickCount=6))
-    return svg(chart, "Offered and carried packet rate over offered load")
+    return Drawing(chart, "Offered and carried packet rate over offered load")
 
 
-def rate_over_time(series: Sequence[IntervalSummary]) -> str | None:
+def rate_over_time(series: Sequence[IntervalSummary]) -> Drawing | None:
     """Offered and carried rate over simulated time, or None where there are not two intervals."""
     known = [
         p
@@ -72,7 +106,7 @@ def rate_over_time(series: Sequence[IntervalSummary]) -> str | None:
         for p in known
     ]
     chart = _offered_and_carried(rows, alt.Axis(title=f"simulated time, {unit}", tickCount=6), points=len(rows) <= 40)
-    return svg(chart, "Offered and carried packet rate over simulated time")
+    return Drawing(chart, "Offered and carried packet rate over simulated time")
 
 
 # What the machine does over time: the field of an interval, its factor, the axis' title and what full means.
@@ -84,7 +118,7 @@ _ACTIVITY: Final[Sequence[tuple[str, float, str, float | None]]] = (
 )
 
 
-def machine_over_time(series: Sequence[IntervalSummary]) -> str | None:
+def machine_over_time(series: Sequence[IntervalSummary]) -> Drawing | None:
     """What cores, rings, LLC and DRAM do over simulated time, or None where nothing of it was measured."""
     series = _while_offered(series)
     scale, unit = _time_scale(series)
@@ -110,7 +144,7 @@ def machine_over_time(series: Sequence[IntervalSummary]) -> str | None:
         axis = alt.Axis(title=f"simulated time, {unit}" if last else None, labels=last, tickCount=6)
         x = alt.X("x:Q", axis=axis, scale=alt.Scale(nice=False, zero=False))
         drawn.append(panel.encode(x=x, y=y).properties(width=WIDTH, height=HEIGHT / len(_ACTIVITY)))
-    return svg(alt.vconcat(*drawn, spacing=8), "Cores, rings, LLC and DRAM over simulated time")
+    return Drawing(alt.vconcat(*drawn, spacing=8), "Cores, rings, LLC and DRAM over simulated time")
 
 
 # Where mbufs are, from what holds the fewest usually to what holds the most.
@@ -122,7 +156,7 @@ _MBUFS: Final = {
 }
 
 
-def mbufs_over_time(series: Sequence[IntervalSummary]) -> str | None:
+def mbufs_over_time(series: Sequence[IntervalSummary]) -> Drawing | None:
     """The pool's mbufs by where they are, over simulated time; None where it was not measured."""
     scale, unit = _time_scale(series)
     rows = []
@@ -156,7 +190,7 @@ def mbufs_over_time(series: Sequence[IntervalSummary]) -> str | None:
         )
         .properties(width=WIDTH, height=HEIGHT / 2)
     )
-    return svg(chart, "Mbufs by where they are over simulated time")
+    return Drawing(chart, "Mbufs by where they are over simulated time")
 
 
 # Who brought lines into the LLC, in the order of `llc_bytes`.
@@ -191,7 +225,7 @@ def _stays(intervals: Sequence[ControlInterval], scale: float) -> list[dict[str,
     return stays
 
 
-def cache_over_time(intervals: Sequence[ControlInterval]) -> str | None:
+def cache_over_time(intervals: Sequence[ControlInterval]) -> Drawing | None:
     """States of the allocator, ways of devices, and LLC occupancy by who brought lines in, over simulated time.
 
     None below two intervals; no states of other policies.
@@ -250,7 +284,7 @@ def cache_over_time(intervals: Sequence[ControlInterval]) -> str | None:
     shown_charts = [band, ways, occupancy] if stays else [ways, occupancy]
     stacked = alt.vconcat(*shown_charts, spacing=8).resolve_scale(color="independent")
     words = "States of the allocator, ways" if stays else "Ways"
-    return svg(stacked, f"{words} of devices and occupancy of the LLC over simulated time")
+    return Drawing(stacked, f"{words} of devices and occupancy of the LLC over simulated time")
 
 
 def _while_offered(series: Sequence[IntervalSummary]) -> Sequence[IntervalSummary]:
@@ -272,7 +306,7 @@ def _time_scale(series: Sequence[IntervalSummary]) -> tuple[float, str]:
     return next((s for s in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")) if last >= s[0]), (1.0, "ns"))
 
 
-def sojourn_over_load(curve: Sequence[CurvePoint]) -> str | None:
+def sojourn_over_load(curve: Sequence[CurvePoint]) -> Drawing | None:
     """Median and 99th percentile of the sojourn over the offered load, or None where there are not two points."""
     rows = [
         {
@@ -294,10 +328,10 @@ def sojourn_over_load(curve: Sequence[CurvePoint]) -> str | None:
     chart = base.mark_line(strokeWidth=2) + base.mark_point(filled=True, size=46, opacity=1).encode(
         description="words:N"
     )
-    return svg(chart.properties(width=WIDTH, height=HEIGHT), "Median and 99th percentile of sojourn over load")
+    return Drawing(chart.properties(width=WIDTH, height=HEIGHT), "Median and 99th percentile of sojourn over load")
 
 
-def sojourn_distribution(cdf: Sequence[Sequence[float]], sojourn: Sojourn) -> str | None:
+def sojourn_distribution(cdf: Sequence[Sequence[float]], sojourn: Sojourn) -> Drawing | None:
     """The share of packets that took at most a time, over that time (logarithmic); None below two points."""
     rows = [{"us": p[0] / 1e3, "share": p[1]} for p in cdf if len(p) == 2 and _all_numbers(*p) and p[0] > 0]
     if len({row["us"] for row in rows}) < 2:
@@ -314,7 +348,7 @@ def sojourn_distribution(cdf: Sequence[Sequence[float]], sojourn: Sojourn) -> st
     area = alt.Chart(data(rows)).mark_area(color=CARRIED, opacity=0.12).encode(x=x, y=y)
     marks = _quantile_marks(sojourn)
     if not marks:
-        return svg((area + line).properties(width=WIDTH, height=HEIGHT), "Distribution of sojourn")
+        return Drawing((area + line).properties(width=WIDTH, height=HEIGHT), "Distribution of sojourn")
     base = alt.Chart(data(marks)).encode(x=x)
     rules = base.mark_rule(color=TAIL, strokeDash=[4, 3]).encode(description="words:N")
     # Labels stand at different heights: p99 and p99.9 are often close together. They sit on the empty side.
@@ -322,7 +356,7 @@ def sojourn_distribution(cdf: Sequence[Sequence[float]], sojourn: Sojourn) -> st
     # A label may lie across another's line.
     behind = named.mark_text(align="right", dx=-5, fontSize=12, stroke="var(--paper)", strokeWidth=4, aria=False)
     words = named.mark_text(align="right", dx=-5, fontSize=12, color="var(--ink)")
-    return svg(
+    return Drawing(
         (area + line + rules + behind + words).properties(width=WIDTH, height=HEIGHT),
         "Distribution of sojourn: " + ", ".join(mark["words"] for mark in marks),
     )
@@ -388,7 +422,20 @@ def _all_numbers(*values: object) -> bool:
 
 def svg(chart: alt.LayerChart | alt.VConcatChart, title: str) -> str:
     """The chart as an SVG element that takes the width of its box and says in words what it shows."""
-    spec = chart.configure(
+    drawn = vl_convert.vegalite_to_svg(_styled(chart).to_dict())
+    prefix = re.sub(r"\W+", "-", title.split(":")[0].lower())
+    drawn = re.sub(r'id="([^"]+)"', rf'id="{prefix}-\1"', drawn)
+    drawn = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", drawn)
+    # What a mark says to a screen reader it also says to a mouse that rests on it.
+    drawn = re.sub(r'(<path [^>]*aria-label="([^"]+)"[^>]*)/>', r"\1><title>\2</title></path>", drawn)
+    drawn = re.sub(r' (?:xmlns(?::\w+)?|version)="[^"]*"', "", drawn)
+    drawn = re.sub(r'<svg class="marks" width="\d+" height="\d+"', '<svg class="chart"', drawn, count=1)
+    return drawn.replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1)
+
+
+def _styled(chart: Any) -> Any:
+    """The chart in the style of all of them."""
+    return chart.configure(
         background="transparent",
         font=_FONT,
         view=alt.ViewConfig(stroke=None),
@@ -403,13 +450,4 @@ def svg(chart: alt.LayerChart | alt.VConcatChart, title: str) -> str:
             titleFontSize=12,
         ),
         legend=alt.LegendConfig(labelColor="var(--ink)", labelFontSize=12),
-    ).to_dict()
-    drawn = vl_convert.vegalite_to_svg(spec)
-    prefix = re.sub(r"\W+", "-", title.split(":")[0].lower())
-    drawn = re.sub(r'id="([^"]+)"', rf'id="{prefix}-\1"', drawn)
-    drawn = re.sub(r"url\(#([^)]+)\)", rf"url(#{prefix}-\1)", drawn)
-    # What a mark says to a screen reader it also says to a mouse that rests on it.
-    drawn = re.sub(r'(<path [^>]*aria-label="([^"]+)"[^>]*)/>', r"\1><title>\2</title></path>", drawn)
-    drawn = re.sub(r' (?:xmlns(?::\w+)?|version)="[^"]*"', "", drawn)
-    drawn = re.sub(r'<svg class="marks" width="\d+" height="\d+"', '<svg class="chart"', drawn, count=1)
-    return drawn.replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1)
+    )

@@ -2,12 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Final
 
 from wirespeed import quantities as q
 from wirespeed.report.palette import colour
 from wirespeed.summary import curve_text, headline, key_numbers, mark, slices, warnings
 from wirespeed.summary_types import Summary
+
+_EDGES: Final[Mapping[str, str]] = {
+    "keeps": "#0b9a6b",
+    "fails": "#d0463b",
+    "open": "#b98a12",
+    "plain": "#2f8fd0",
+}
+
+
+def answer(
+    headline: str, verdict: str, facts: Sequence[str], commands: Sequence[tuple[str, str]], table: str = ""
+) -> str:
+    """An answer in a few lines: colours are the notebook's own but for the edge, so that it stands in light and dark.
+
+    `verdict` is plain, keeps, open or fails; `table` is HTML.
+    """
+    told = "".join(f"<div style='opacity:.8;font-size:90%'>{escape(fact)}</div>" for fact in facts)
+    run = "".join(
+        f"<div style='margin-top:6px'>{escape(label)}:</div><pre style='white-space:pre-wrap'>{escape(command)}</pre>"
+        for label, command in commands
+    )
+    return (
+        f"<div style='border-left:4px solid {_EDGES[verdict]};padding:4px 12px;max-width:60em;overflow-wrap:anywhere'>"
+        f"<div style='font-size:110%;font-weight:600'>{escape(headline)}</div>{told}{run}{table}</div>"
+    )
 
 
 def card(summary: Summary) -> str:

@@ -7,12 +7,16 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from wirespeed import files, scenarios
+from wirespeed.errors import InputError
 from wirespeed.progress import Callback
 from wirespeed.scenarios import Overrides
 from wirespeed.size import aim, sizing
+
+if TYPE_CHECKING:
+    import altair
 
 __all__ = ["Sizing", "size"]
 
@@ -60,6 +64,24 @@ class Sizing:
             SCENARIO_FILE: self.scenario,
         }
         return files.write_texts(folder, texts, force=force)
+
+    def plot(self) -> altair.TopLevelMixin:
+        """A chart for a notebook (Altair): the rate of each machine that was tried, over its cores.
+
+        Raises InputError where all have as many cores.
+        """
+        from wirespeed.report import charts
+        from wirespeed.size.page import chart
+
+        drawn = chart(self.document)
+        if drawn is None:
+            raise InputError("plot: all machines that were tried have as many cores; document['tried'] has them")
+        return charts.for_notebook(drawn)
+
+    def _repr_html_(self) -> str:
+        from wirespeed.size.page import fragment
+
+        return fragment(self.document)
 
     def __repr__(self) -> str:
         from wirespeed.size.text import headline

@@ -10,6 +10,7 @@ import altair as alt
 
 from wirespeed import quantities as q
 from wirespeed.report import charts
+from wirespeed.report.notebook import answer
 from wirespeed.report.shell import shell, table
 from wirespeed.size import text
 
@@ -41,6 +42,15 @@ def page(document: Mapping[str, Any]) -> str:
     body += f"{table(*text.tried(document), _WORDS)}{_asked(document)}</section>"
     title = f"Size for {document['name'] or document['scenario']}"
     return shell(title, text.headline(document), under, body, text.verdict(document))
+
+
+def fragment(document: Mapping[str, Any]) -> str:
+    """What a notebook shows: the answer, what to set, and what to run."""
+    heads, rows = text.to_set(document)
+    changes = table(heads, rows) if rows else ""
+    return answer(
+        text.headline(document), text.verdict(document), text.facts(document), text.commands(document), changes
+    )
 
 
 def _asked(document: Mapping[str, Any]) -> str:

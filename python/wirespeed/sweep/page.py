@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any, Final
 
+import altair as alt
+
 from wirespeed.report import charts
 from wirespeed.report.shell import shell, table
 from wirespeed.sweep import chart, text
@@ -51,6 +53,24 @@ def fragment(document: Mapping[str, Any]) -> str:
         f"<p><b>{escape(text.headline(document))}</b><br>{escape(text.counted(document))}</p>"
         f"<ul>{told}</ul>{table(heads, rows[:_SHOWN])}{more}"
     )
+
+
+def plot(document: Mapping[str, Any], metric: str) -> alt.VConcatChart | None:
+    """The panels of a metric below each other, with the colours' names; None where nothing tells points apart."""
+    drawn = chart.figure(document, METRICS[metric])
+    if drawn is None or not drawn.panels:
+        return None
+    names = [alt.TitleParams(panel.title or METRICS[metric].title, anchor="start") for panel in drawn.panels]
+    panels = [panel.chart.properties(title=name) for panel, name in zip(drawn.panels, names, strict=True)]
+    if drawn.legend:
+        rows = [{"name": name, "colour": colour} for name, colour in drawn.legend]
+        keys = alt.Chart(charts.data(rows)).mark_point(filled=True, size=80, opacity=1)
+        panels.insert(0, keys.encode(
+            y=alt.Y("name:N", title=None, sort=[row["name"] for row in rows], axis=alt.Axis(labelLimit=300)),
+            color=alt.Color("colour:N", scale=None),
+        ).properties(height=16 * len(rows)))  # fmt: skip
+    whole: alt.VConcatChart = alt.vconcat(*panels, spacing=8).resolve_scale(color="independent")
+    return whole
 
 
 def figure(of: chart.Figure, title: str) -> str:

@@ -21,6 +21,7 @@ from wirespeed.sweep.work import Outcome, Task
 from wirespeed.tables import Table
 
 if TYPE_CHECKING:
+    import altair
     import pyarrow
 
 SCHEMA: Final = "wirespeed.sweep/1"
@@ -76,6 +77,23 @@ class Study:
         (into / DOCUMENT_FILE).write_text(json.dumps(self.document, indent=2) + "\n", encoding="utf-8")
         (into / PAGE_FILE).write_text(page(self.document), encoding="utf-8")
         return FILES
+
+    def plot(self, metric: str | None = None) -> altair.TopLevelMixin:
+        """A chart for a notebook (Altair): a metric over what is varied, the first of the study's if None.
+
+        Raises InputError for a metric that the study has not, and where there are no two points to tell.
+        """
+        from wirespeed.report import charts
+        from wirespeed.sweep import page
+
+        shown = self.document["metrics"]
+        metric = shown[0] if metric is None else metric
+        if metric not in shown:
+            raise InputError(f"plot {metric!r}: this study has {', '.join(shown)}{nearest(metric, shown)}")
+        drawn = page.plot(self.document, metric)
+        if drawn is None:
+            raise InputError(f"plot {metric!r}: no two points with other values; `rows` has what there is")
+        return charts.for_notebook(drawn)
 
     def _repr_html_(self) -> str:
         from wirespeed.sweep.page import fragment
