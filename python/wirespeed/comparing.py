@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, Final
+from xml.etree import ElementTree
 
-from wirespeed.gate import Judgement
+from wirespeed.gate import NO_PASS, Judgement
 from wirespeed.result import SIDES, Comparison, change_text, judgement, nothing_text, value_text
 from wirespeed.summary import label
 
@@ -129,6 +130,24 @@ def document(pairs: Sequence[Comparison], judged: Sequence[Sequence[Judgement]],
             for pair, judgements in zip(pairs, judged, strict=True)
         ],
     }
+
+
+def junit(names: Sequence[str], judged: Sequence[Sequence[Judgement]]) -> str:
+    """The conditions as JUnit's XML, which CI shows: a suite an operand, a case a condition."""
+    root = ElementTree.Element("testsuites", name="wirespeed compare")
+    for name, judgements in zip(names[1:], judged, strict=True):
+        failed = [each for each in judgements if each.outcome in NO_PASS]
+        suite = ElementTree.SubElement(root, "testsuite", name=f"{name} beside {names[0]}")
+        suite.set("tests", str(len(judgements)))
+        suite.set("failures", str(len(failed)))
+        for each in judgements:
+            case = ElementTree.SubElement(suite, "testcase", classname="wirespeed.compare", name=each.condition.text)
+            told = ElementTree.SubElement(case, "failure" if each in failed else "system-out")
+            told.text = each.sentence
+            if each in failed:
+                told.set("message", each.sentence)
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
 
 
 def _marked(found: Judgement) -> str:

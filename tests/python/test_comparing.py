@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
@@ -230,3 +231,22 @@ def test_a_capture_or_table_in_place_of_a_scenario_says_the_command(name, option
         wirespeed.run(str(tmp_path / name))
     assert f"wirespeed run forwarding {option} " in str(e.value)
     assert ("'" in str(e.value)) == (" " in name)
+
+
+def test_conditions_are_junits_xml():
+    found = pair(metric("p99", 100.0, 120.0, 20.0, 2.0, False))
+    judged = [gate.judge(gate.parse(text), found.metrics) for text in ("p99 > +5%", "p99 > +50%")]
+    root = ElementTree.fromstring(comparing.junit(["a & <x>", "b"], [judged]))
+    (suite,) = root
+    assert suite.attrib == {"name": "b beside a & <x>", "tests": "2", "failures": "1"}
+    assert [(case.get("name"), case[0].tag) for case in suite] == [
+        ("p99 > +5%", "failure"),
+        ("p99 > +50%", "system-out"),
+    ]
+
+
+def test_junit_without_a_condition_is_told(tmp_path):
+    command = [sys.executable, "-m", "wirespeed", "compare", "forwarding", "upf", "--junit", str(tmp_path / "x.xml")]
+    found = subprocess.run(command, capture_output=True, text=True)
+    assert found.returncode == 2
+    assert "there is none; give one" in found.stderr.replace("\n", " ")

@@ -61,6 +61,15 @@ class Options(Traffic):
         Path | None,
         options.out("Write comparison.json and comparison.html to this folder.", callback=options.no_file),
     ] = None
+    junit: Annotated[
+        Path | None,
+        typer.Option(
+            "--junit",
+            metavar="FILE",
+            help="Write the conditions of --fail-if as JUnit's XML, which CI shows.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = None
     force: ForceOpt = False
     form: FormatOpt = "table"
     quiet: QuietOpt = False
@@ -90,6 +99,8 @@ def answer(given: Options) -> int:
     if given.out is not None:
         page = comparing.page(given.operands, pairs, judged, labels)
         _write(given.out, document, page, given)
+    if given.junit is not None:
+        files.write(given.junit, comparing.junit(given.operands, judged))
     if given.form == "json":
         emit_json(document)
     else:
@@ -101,6 +112,8 @@ def _judge(given: Options) -> None:
     """Raises InputError for what cannot be compared."""
     if len(given.operands) < 2:
         raise InputError("compare needs at least two operands: scenarios or result folders")
+    if given.junit is not None and not given.fail_if:
+        raise InputError(f"--junit {given.junit}: has the conditions of --fail-if, and there is none; give one")
     if not all(api.is_folder(each) for each in given.operands):
         return
     for_running = {
