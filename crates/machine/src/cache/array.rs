@@ -108,8 +108,8 @@ pub(crate) struct Resident {
     pub dirty: bool,
     /// Who filled it.
     pub owner: u8,
-    /// Its age, of a policy that keeps one; 0 of others.
-    pub age: u8,
+    /// Its age, of a policy that keeps one.
+    pub age: Option<u8>,
     /// Where it lies.
     pub way: u32,
 }
@@ -636,7 +636,7 @@ impl<P: ReplacementPolicy> TagArray<P> {
                     line: Line(u64::from(set.tags[way])),
                     dirty: set.dirty >> way & 1 == 1,
                     owner: set.owner[way],
-                    age: if ordered { 0 } else { set.state[way] },
+                    age: (!ordered).then_some(set.state[way]),
                     way: way as u32,
                 });
             }

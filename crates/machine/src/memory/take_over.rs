@@ -29,9 +29,10 @@ impl Hierarchy {
             let placed = llc.residents().into_iter().filter_map(|each| {
                 let line = place(each.line)?;
                 let share = match each.owner {
-                    DEVICES => FillRule { ways: self.io_ways, age: each.age, owner: DEVICES },
-                    owner => FillRule { age: each.age, ..self.share_of(Clos(owner)) },
+                    DEVICES => FillRule { ways: self.io_ways, age: self.io_age, owner: DEVICES },
+                    owner => self.share_of(Clos(owner)),
                 };
+                let share = FillRule { age: each.age.unwrap_or(share.age), ..share };
                 Some((socket, line, share, each))
             });
             all.extend(placed);

@@ -74,13 +74,13 @@ fn lines_come_to_where_they_lie_here_within_the_ways_that_there_are() {
     let other = used(Replacement::Lru);
     let mut here = machine(Replacement::Lru, LINES / 16);
     // A third of all lines has no place here, and the others lie elsewhere.
-    let place = |line: Line| (line.0 % 3 != 0).then_some(Line(line.0 + 10_000));
+    let place = |line: Line| (!line.0.is_multiple_of(3)).then_some(Line(line.0 + 10_000));
     let taken = here.take_over(&other, place, |core| Clos(core.0 as u8));
     let (kept, had) = (sorted(&here), sorted(&other));
     assert!(taken >= kept.len() as u64 && kept.len() as u64 <= LINES / 2, "{taken}");
     assert!(kept.len() as u64 > LINES * 3 / 10, "{}", kept.len());
     for (line, dirty, owner) in &kept {
-        assert!((line - 10_000) % 3 != 0 && had.contains(&(line - 10_000, *dirty, *owner)));
+        assert!(!(line - 10_000).is_multiple_of(3) && had.contains(&(line - 10_000, *dirty, *owner)));
     }
     // Two of eight ways are the devices', and two the second class's.
     for owner in [DEVICES, 1] {
