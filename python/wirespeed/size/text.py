@@ -51,6 +51,8 @@ def facts(document: Mapping[str, Any]) -> list[str]:
     lines = [_as_it_is(document)] if not document["already"] else []
     if document["short"] is not None:
         lines += _lacking(document)
+    if document["already"]:
+        lines.append("Less may be enough, too: --least looks for fewer cores.")
     lines.append(_margin(document))
     if (beside := _beside_the_model(document)) is not None:
         lines.append(beside)

@@ -267,7 +267,7 @@ impl RunVerdict {
             // More than a port brings cannot be offered.
             let to_line = 1.0 / result.load - 1.0;
             let more = percent(headroom);
-            let line = if headroom < to_line || to_line <= 0.0 {
+            let line = if headroom < to_line || to_line <= 1e-9 {
                 String::new()
             } else {
                 format!("; line rate is {} more", percent(to_line))
