@@ -171,8 +171,8 @@ def _overflow(summary: Summary, settings: Mapping[str, Any], lost: Mapping[str, 
     if fill is None:
         return f"{told}{because}"
     held = f" The fullest is {q.share(fill, 0)} full on average"
-    # Cores that fall behind by more than bursts explain lose as much behind any ring: one of 64 descriptors, refilled by
-    # bursts, is a third full then.
+    # Cores that fall behind by more than bursts explain lose as much behind any ring: one of 64 descriptors that is
+    # refilled by bursts is a third full then.
     if fill < _ALWAYS_FULL and not (limit == "core" and (summary.get("loss") or 0.0) > _BURSTS_LOSE):
         return f"{told}{held}, so that bursts overflow it: a larger one takes more of them in."
     shorter = " A shorter one (nic.rx_descriptors) keeps waits short and buffers in the LLC." if limit == "core" else ""
