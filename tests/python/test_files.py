@@ -59,7 +59,7 @@ class StandIn:
 
 def result(run_id: str) -> Result:
     run = StandIn(run_id)
-    return Result(run.summary_json, run.resolved, dict.fromkeys(TABLES), run, None)  # type: ignore[arg-type]
+    return Result(run.summary_json, run.resolved, dict.fromkeys(TABLES, ROWS), run, None)  # type: ignore[arg-type]
 
 
 OLD, NEW = "00000000000000aa", "00000000000000bb"
