@@ -536,8 +536,8 @@ impl ScenarioPlan<'_> {
             _ => None,
         };
         if let Some((near, stock)) = self.near {
-            let (warm, warmed_at) = near.warm(&setup, stock, &self.loaded.inputs, run.packets, watch)?;
-            return setup.simulate_warm(warm, Some(&warmed_at), &load, packets, sampling, watch).map(Some);
+            let warm = near.warm(&setup, stock, &self.loaded.inputs, &own, watch)?;
+            return setup.simulate_warm(warm, Some(&own), &load, packets, sampling, watch).map(Some);
         }
         let measured = match warm {
             None => setup.simulate(&load, packets, sampling, watch),

@@ -3,7 +3,7 @@
 //! A study runs many machines that differ in a ring, some ways, a technique, and most of what each would do before it is
 //! measured is to fill the same caches with the same tables. Here one of them, the base, warms up from nothing, once for each seed
 //! of the traffic. Each other machine takes over what the base's caches hold (`Server::take_over`), goes on until its own state
-//! has settled, once, too, at the base's rate of packets, and all its runs go on from a clone of that. What a run finds depends
+//! has settled, once, too, at its own rate of packets, and its runs go on from clones of that. What a run finds depends
 //! on its scenario and on the base's alone, not on what ran before it or beside it.
 
 use std::fmt;
@@ -12,7 +12,7 @@ use std::thread;
 use std::time::Duration;
 
 use engine::Seed;
-use traffic::{Blueprint, Load};
+use traffic::Load;
 
 use crate::load::{InputFile, Stock, load};
 use crate::run::schedule::ProgressWatch;
@@ -87,7 +87,7 @@ fn await_turn<'a>(
 }
 
 impl Near {
-    /// Machines near that of `scenario`, at whose rate all warm up.
+    /// Machines near that of `scenario`.
     pub fn new(mut scenario: Scenario) -> Near {
         // It is as warm as it gets, whatever is cut of runs near it.
         scenario.run.warmup = None;
@@ -100,8 +100,8 @@ impl Near {
         format!("{} {}", belonging(&self.scenario, inputs, Seed(seed)), run.packets)
     }
 
-    /// The machine of `setup` after the part of its warm-up that goes without time, for runs of `packets` packets, and the load of
-    /// that.
+    /// The machine of `setup` after the part of its warm-up that goes without time, at its own rate `load`, for runs of `packets`
+    /// packets.
     ///
     /// # Errors
     /// A machine or a load that cannot be; input of the base that cannot be read.
@@ -110,23 +110,21 @@ impl Near {
         setup: &SimulationSetup<'_>,
         stock: &Arc<Stock>,
         inputs: &[InputFile],
-        packets: u64,
+        load: &Load,
         watch: &ProgressWatch,
-    ) -> Result<(WarmServer, Load), ScenarioError> {
-        let mut scenario = setup.scenario.clone();
-        scenario.traffic.offer_as(&self.scenario.traffic);
-        let (run, seed) = (&setup.scenario.run, Seed(setup.scenario.run.seed));
-        let key = format!("{} {packets} {:?}", belonging(&scenario, inputs, seed), run.warmup);
-        let load = self.load(setup)?;
+    ) -> Result<WarmServer, ScenarioError> {
+        let run = &setup.scenario.run;
+        let packets = run.packets;
+        let key = format!("{} {packets} {:?}", belonging(setup.scenario, inputs, Seed(run.seed)), run.warmup);
         let slot = self.machines.lock().unwrap_or_else(PoisonError::into_inner).slot(key);
         let mut slot = await_turn(&slot, watch)?;
         if let Some(warm) = &*slot {
-            return Ok((warm.clone(), load));
+            return Ok(warm.clone());
         }
-        let begun = self.begin(setup, &load, stock, watch)?;
+        let begun = self.begin(setup, load, stock, watch)?;
         let warm = setup.warm(begun, packets, watch);
         *slot = (!watch.is_stopped()).then(|| warm.clone());
-        Ok((warm, load))
+        Ok(warm)
     }
 
     /// The machine of `setup` with what the base's caches hold.
@@ -140,9 +138,9 @@ impl Near {
         let seed = setup.scenario.run.seed;
         let slot = self.bases.lock().unwrap_or_else(PoisonError::into_inner).slot(seed);
         let mut base = await_turn(&slot, watch)?;
-        let warm = match base.take() {
-            Some(warm) => warm,
-            None => self.base(seed, stock, watch)?,
+        let (warm, is_whole) = match base.take() {
+            Some(warm) => (warm, true),
+            None => (self.base(seed, stock, watch)?, !watch.is_stopped()),
         };
         let begun = setup.server(load).map(|mut server| {
             // Tables are filled by what the function is, and used by the flows that there are.
@@ -151,7 +149,7 @@ impl Near {
             let taken = warm.hand_over(&mut server, same_tables);
             (server, taken)
         });
-        *base = (!watch.is_stopped()).then_some(warm);
+        *base = is_whole.then_some(warm);
         begun
     }
 
@@ -167,17 +165,5 @@ impl Near {
         let setup = SimulationSetup { scenario, function: &loaded.function, blueprint: &loaded.blueprint };
         let own = scenario.traffic.offered(scenario.nic.rate);
         setup.warm_at(&own, scenario.run.packets.max(LEAST_OF_BASE), watch)
-    }
-
-    /// The base's rate of packets, or all that the line of the machine of `setup` carries.
-    fn load(&self, setup: &SimulationSetup<'_>) -> Result<Load, ScenarioError> {
-        let (own, line) = (self.scenario.traffic.offered(self.scenario.nic.rate), setup.scenario.nic.rate);
-        if let Load::Timestamps(_) = own {
-            return Ok(own);
-        }
-        let pps = |load: &Load, blueprint: &Blueprint| blueprint.packets_per_second(load);
-        let whole = Load::LineShare { share: 1.0, line };
-        let share = pps(&own, setup.blueprint)? / pps(&whole, setup.blueprint)?;
-        Ok(Load::LineShare { share: share.min(1.0), line })
     }
 }

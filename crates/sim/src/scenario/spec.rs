@@ -210,11 +210,6 @@ impl TrafficSpec {
         }
     }
 
-    /// Says how much is offered as `other` does.
-    pub(crate) fn offer_as(&mut self, other: &TrafficSpec) {
-        (self.rate, self.packet_rate, self.speed, self.load) = (other.rate, other.packet_rate, other.speed, other.load);
-    }
-
     /// The rate.
     pub fn offered(&self, line: Rate) -> traffic::Load {
         if let Some(rate) = self.rate {

@@ -50,18 +50,22 @@ fn what_a_machine_does_is_the_same_wherever_its_warm_up_began() {
         &["machine.llc.replacement=age"],
         &["machine.llc.inclusion=inclusive", "machine.l2.size=64 KiB"],
         &["machine.dram.standard=ddr4-2666v", "machine.dram.controller={}"],
-        &["traffic.load=0.6", "run.seed=7"],
+        &["traffic.load=0.6"],
     ] {
-        let one = of(set);
-        let alone = run(&one, RunOptions::default(), &mut |_| true).unwrap();
-        let beside = near(&base, std::slice::from_ref(&one)).remove(0);
-        let (cold, warm) = (&alone.measured.warmup, &beside.measured.warmup);
-        assert_eq!(cold.taken_over, 0, "{set:?}");
-        assert!(warm.taken_over > warm.llc_capacity / 2, "{set:?}: {warm:?}");
-        let (a, b) = (found(&alone), found(&beside));
-        // At three times the base's rate other lines are in use, which comes to pass while it is measured.
-        let of_reads = if set.contains(&"traffic.load=0.6") { 0.2 } else { 0.07 };
-        for ((a, b), (what, within)) in a.iter().zip(&b).zip([("busy", 0.02), ("reads", of_reads), ("hits", 0.03)]) {
+        let (mut a, mut b) = ([0.0; 3], [0.0; 3]);
+        // One seed of so short a run says little of DRAM: the sums of three are compared.
+        for seed in ["run.seed=1", "run.seed=2", "run.seed=3"] {
+            let one = of(&[set, &[seed]].concat());
+            let alone = run(&one, RunOptions::default(), &mut |_| true).unwrap();
+            let beside = near(&base, std::slice::from_ref(&one)).remove(0);
+            let warm = &beside.measured.warmup;
+            assert_eq!(alone.measured.warmup.taken_over, 0, "{set:?}");
+            assert!(warm.taken_over > warm.llc_capacity / 2, "{set:?}: {warm:?}");
+            for (sums, result) in [(&mut a, &alone), (&mut b, &beside)] {
+                sums.iter_mut().zip(found(result)).for_each(|(sum, value)| *sum += value / 3.0);
+            }
+        }
+        for ((a, b), (what, within)) in a.iter().zip(&b).zip([("busy", 0.02), ("reads", 0.07), ("hits", 0.03)]) {
             assert!((a - b).abs() <= within * a.abs().max(0.05), "{set:?}: {what}: {a} from nothing and {b}");
         }
     }
