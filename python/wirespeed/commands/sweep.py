@@ -120,7 +120,8 @@ class Options:
         typer.Option(
             "--cold",
             help="Warm up each point from nothing, as [bold]run[/bold] does; without it points begin with what the "
-            "caches of the scenario's own machine hold, and settle in a fraction of the time.",
+            "caches of the scenario's own machine hold, and settle in a fraction of the time, but for those with a "
+            "[bold]run.warmup[/bold].",
             rich_help_panel=_STUDY,
         ),
     ] = False

@@ -139,8 +139,9 @@ def sweep(
     shows.
 
     The scenario's machine, with the settings of `near`, warms up from nothing, once a worker and seed; points take over
-    what its caches hold and go on until their own state has settled. With None each warms up from nothing, as
-    `wirespeed.run` does: what it measures differs by chance, and takes up to four times as long.
+    what its caches hold and go on until their own state has settled. With None, and where `run.warmup` says how much is
+    cut, each warms up from nothing, as `wirespeed.run` does: what it measures differs by chance, and takes up to four
+    times as long.
 
     Runs go to `jobs` threads of this process (the simulator runs outside of Python's lock), to as many processes
     (engine "local": a script that is run needs `if __name__ == "__main__":` then), to the Dask cluster of `scheduler`

@@ -246,7 +246,8 @@ pub fn run_all(
     run_from(&Arc::new(Stock::new()), None, scenarios, options, progress)
 }
 
-/// As [`run_all`], and loads only what is not in `stock`. Where `near` is given, machines begin near its base.
+/// As [`run_all`], and loads only what is not in `stock`. Where `near` is given, machines begin near its base, but for those of
+/// scenarios with a `run.warmup`.
 ///
 /// # Errors
 /// As [`run`], for the first scenario that has one.
@@ -378,6 +379,8 @@ impl ScenarioPlan<'_> {
     ) -> Result<ScenarioPlan<'a>, ScenarioError> {
         let trial_packets = trial_packets(scenario, &loaded.blueprint);
         let line = scenario.nic.rate;
+        // Whoever says how much is cut has it cut of a machine that began with nothing.
+        let near = near.filter(|_| scenario.run.warmup.is_none());
         let mut plan =
             ScenarioPlan { index, scenario, loaded, line, trial_packets, stalls: None, warm: Mutex::default(), near };
         let share = plan.share(&scenario.traffic.offered(plan.line))?;

@@ -115,7 +115,7 @@ impl Near {
     ) -> Result<WarmServer, ScenarioError> {
         let run = &setup.scenario.run;
         let packets = run.packets;
-        let key = format!("{} {packets} {:?}", belonging(setup.scenario, inputs, Seed(run.seed)), run.warmup);
+        let key = format!("{} {packets}", belonging(setup.scenario, inputs, Seed(run.seed)));
         let slot = self.machines.lock().unwrap_or_else(PoisonError::into_inner).slot(key);
         let mut slot = await_turn(&slot, watch)?;
         if let Some(warm) = &*slot {

@@ -74,7 +74,7 @@ fn what_a_machine_does_is_the_same_wherever_its_warm_up_began() {
 #[test]
 fn what_a_run_finds_depends_on_no_run_before_it() {
     let (first, second) = (of(&["nic.rx_descriptors=256"]), of(&["machine.cores=1"]));
-    let curve = of(&["run.curve=[0.2, 0.7]", "run.curve_packets=4000", "run.warmup=24000"]);
+    let curve = of(&["run.curve=[0.2, 0.7]", "run.curve_packets=4000"]);
     let all = [first, second, curve];
     let base = Near::new(of(&[]));
     let together: Vec<Value> = near(&base, &all).iter().map(told).collect();
@@ -84,8 +84,16 @@ fn what_a_run_finds_depends_on_no_run_before_it() {
         let alone = near(&Near::new(of(&[])), std::slice::from_ref(one));
         assert_eq!(&told(&alone[0]), told_of, "{}", one.to_toml());
     }
-    assert_eq!(together[2]["warmup"]["packets"], 24_000);
     assert_eq!(together[2]["curve"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_warm_up_that_is_said_begins_with_nothing() {
+    let said = of(&["run.warmup=2000"]);
+    let alone = run(&said, RunOptions::default(), &mut |_| true).unwrap();
+    let beside = near(&Near::new(of(&[])), std::slice::from_ref(&said)).remove(0);
+    assert_eq!(beside.measured.warmup.taken_over, 0);
+    assert_eq!(told(&beside), told(&alone));
 }
 
 #[test]
