@@ -1,6 +1,7 @@
 """Pictures of the documentation, made from real runs whenever it is built.
 
-A picture is drawn again when the program, its data or this file is newer.
+A picture is drawn again when the program, its data or this file is newer. With `PICTURES=short` in the environment, as
+tests have it, runs are short; such a picture is never new enough, so that the next build draws it again.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +29,12 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "pictures"
 STUDY = ROOT / "examples" / "five-systems" / "results.json"
 SERVER_STUDY = ROOT / "papers" / "2020-access-korikawa" / "server.json"
+SHORT = os.environ.get("PICTURES") == "short"
 LOADS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4)
 FEW = {"run.packets": 20_000, "run.curve": [], "traffic.profile": "min64", "machine.cores": 2, "mempool.size": 16_384}
 QUICK = {"run.packets": 20_000, "run.curve": [], "function.forward.prefixes": 100_000}
+LEAST = {"run.packets": 1_000, "run.warmup": 1_000, "function.forward.prefixes": 1_000}
+"""Of short runs."""
 WIDTH = 96
 """Columns of a terminal."""
 STATUSES = ["reproduced", "partly", "not", "listed"]
@@ -48,15 +53,17 @@ def draw() -> None:
     FOLDER.mkdir(exist_ok=True)
     sources = [Path(__file__), Path(_wirespeed.__file__), STUDY, SERVER_STUDY, *(ROOT / "papers").glob("*/claims.json")]
     newest = max(source.stat().st_mtime for source in sources)
-    for name, picture in PICTURES.items():
-        file = FOLDER / f"{name}.svg"
-        if file.exists() and file.stat().st_mtime >= newest:
-            continue
-        made = picture()
-        if isinstance(made, str):
-            file.write_text(made, encoding="utf-8")
-        else:
-            made.save(str(file))
+    files = {name: FOLDER / f"{name}.svg" for name in PICTURES}
+    old = [name for name, file in files.items() if not file.exists() or file.stat().st_mtime < newest]
+    # Runs do not hold the interpreter's lock.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for name, made in zip(old, pool.map(lambda name: PICTURES[name](), old), strict=True):
+            if isinstance(made, str):
+                files[name].write_text(made, encoding="utf-8")
+            else:
+                made.save(str(files[name]))
+            if SHORT:
+                os.utime(files[name], (0, 0))
 
 
 def front() -> alt.HConcatChart:
@@ -69,7 +76,7 @@ def carried() -> alt.Chart:
     rows = []
     for cores in (2, 3, 4):
         for load in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6):
-            its = _run("forwarding-64b", {"machine.cores": cores, "traffic.load": load})
+            its = _quick("forwarding-64b", {"machine.cores": cores, "traffic.load": load})
             rows.append({"offered": its["offered_mpps"], "carried": its["carried_mpps"], "cores": str(cores)})
     chart = alt.Chart(alt.Data(values=rows), width=260, height=220).mark_line(point=True)
     return chart.encode(
@@ -83,7 +90,7 @@ def time_by_load() -> alt.Chart:
     """Mean time of a packet by reason, of two cores."""
     rows = []
     for load in LOADS:
-        its = _run("forwarding-64b", {"machine.cores": 2, "traffic.load": load})
+        its = _quick("forwarding-64b", {"machine.cores": 2, "traffic.load": load})
         parts = sorted(its["attribution_ns"].items(), key=lambda part: -part[1])
         rows += [{"load": load, "ns": ns, "why": its["attribution_labels"][name]} for name, ns in parts[:4]]
     chart = alt.Chart(alt.Data(values=rows), width=260, height=220).mark_bar(size=22)
@@ -96,14 +103,12 @@ def time_by_load() -> alt.Chart:
 
 def copy_table() -> alt.LayerChart:
     """What a copy table changes at 30 % load, with half-widths."""
-    sides = [
-        wirespeed.run("vhost", set=QUICK | {"run.packets": 50_000} | more) for more in ({}, {"machine.copy_table": {}})
-    ]
+    sides = [_run("vhost", QUICK | {"run.packets": 50_000} | more) for more in ({}, {"machine.copy_table": {}})]
     names = {"mean": "mean sojourn", "p50": "median sojourn", "p99": "p99 sojourn", "p999": "p99.9 sojourn"}
     rows = []
     for metric, its in wirespeed.compare(*sides).metrics.items():
         if metric in names:
-            change, half = its["change_pct"], its["half_width_pct"]
+            change, half = its["change_pct"], its["half_width_pct"] or 0.0  # a short run has none
             rows.append({"what": names[metric], "change": change, "low": change - half, "high": change + half})
     chart = alt.Chart(alt.Data(values=rows), width=460, height=120).encode(y=alt.Y("what:N", title=None, sort=None))
     x = alt.X("low:Q", title="change by the copy table, %")
@@ -115,7 +120,7 @@ def copy_table_by_load() -> alt.Chart:
     rows = []
     for how, more in (("loads and stores", {}), ("copy table", {"machine.copy_table": {}})):
         for load in (0.2, 0.4, 0.6, 0.8):
-            its = _run("vhost", {"traffic.load": load} | more)
+            its = _quick("vhost", {"traffic.load": load} | more)
             rows.append({"x": load, "y": its["sojourn_ns"]["p99"] / 1000, "series": how})
     return _lines(rows, "offered load, share of line rate", "p99 sojourn, µs")
 
@@ -168,7 +173,7 @@ def controllers() -> alt.Chart:
         ("in order", {"machine.dram.controller.order": "fcfs"}),
     ):
         for load in (0.1, 0.2, 0.4, 0.6, 0.8):
-            its = _run("forwarding", one | {"traffic.load": load} | more)
+            its = _quick("forwarding", one | {"traffic.load": load} | more)
             rows.append({"x": its["offered_gbps"], "y": its["carried_gbps"], "series": how})
     return _lines(rows, "offered, Gbps", "carried, Gbps")
 
@@ -178,7 +183,7 @@ def drivers() -> alt.Chart:
     rows = []
     for nic, driver in (("xl710", "i40e"), ("xl710", "i40e-scalar"), ("e810", "ice"), ("connectx-5", "mlx5")):
         more = {"nic.model": nic, "nic.driver": driver, "function.program": "l3fwd"}
-        its = _run("forwarding-64b", {"machine.cores": 1, "traffic.load": 0.4} | more)
+        its = _quick("forwarding-64b", {"machine.cores": 1, "traffic.load": 0.4} | more)
         rows.append({"x": its["carried_mpps"], "y": f"{nic}, {driver}"})
     return _bars(rows, "Mpps of one core of a Xeon Gold 6140, l3fwd")
 
@@ -188,7 +193,7 @@ def machines() -> alt.Chart:
     rows = []
     for machine in MACHINES:
         few = {"machine.preset": machine, "machine.cores": 1, "traffic.load": 0.6}
-        rows.append({"x": _run("forwarding-64b", few)["carried_mpps"], "y": machine})
+        rows.append({"x": _quick("forwarding-64b", few)["carried_mpps"], "y": machine})
     return _bars(rows, "Mpps of one core, 64-byte packets")
 
 
@@ -196,7 +201,7 @@ def functions() -> alt.Chart:
     """Cycles of a packet by function."""
     rows = []
     for name in ("forwarding", "classify", "inspect", "nat", "router-chain", "upf", "vhost"):
-        its = _run(name, {"run.packets": 4_000})
+        its = _quick(name, {"run.packets": 4_000})
         cycles = sum(sum(core["cycles"].values()) * core["packets"] for core in its["cores"])
         packets = sum(core["packets"] for core in its["cores"])
         rows.append({"x": cycles / max(packets, 1), "y": name})
@@ -207,7 +212,7 @@ def predictions() -> alt.Chart:
     """Mean time of a packet, simulated and by closed forms."""
     loads = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
     rows = [
-        {"x": load, "y": _run("forwarding-64b", {"traffic.load": load})["sojourn_ns"]["mean"], "series": "simulated"}
+        {"x": load, "y": _quick("forwarding-64b", {"traffic.load": load})["sojourn_ns"]["mean"], "series": "simulated"}
         for load in loads
     ]
     asked = [word for load in loads for word in ("--load", str(load))]
@@ -222,7 +227,7 @@ def rings() -> alt.Chart:
     rows = []
     for ring in (128, 256, 512, 1024, 2048, 4096):
         few = {"nic.rx_descriptors": ring, "mempool.size": 32_768, "mempool.kind": "fifo", "traffic.load": 0.5}
-        found = next(level for level in _run("forwarding", few)["levels"] if level["name"] == "DDIO")
+        found = next(level for level in _quick("forwarding", few)["levels"] if level["name"] == "DDIO")
         rows.append({"x": ring, "y": 100 * found["hit_rate"], "series": "DDIO"})
     return _lines(rows, "receive descriptors of a queue", "device writes that hit, %", log_x=True)
 
@@ -232,7 +237,7 @@ def sockets() -> alt.Chart:
     rows = []
     for where, core in (("the NIC's socket", 0), ("the other socket", 1)):
         few = {"machine.preset": "2x-xeon-gold-6140", "machine.sockets.cores": [core], "traffic.load": 0.3}
-        its = _run("forwarding", few)
+        its = _quick("forwarding", few)
         parts = sorted(its["attribution_ns"].items(), key=lambda part: -part[1])[:6]
         rows += [{"where": where, "ns": ns, "why": its["attribution_labels"][name]} for name, ns in parts]
     chart = alt.Chart(alt.Data(values=rows), width=460, height=90).mark_bar()
@@ -248,7 +253,7 @@ def pages() -> alt.Chart:
     rows = []
     for page in ("off", "1 GiB", "2 MiB", "4 KiB"):
         more = {} if page == "off" else {"machine.iommu.page": page}
-        rows.append({"x": _run("forwarding", more | {"traffic.load": 0.3})["sojourn_ns"]["mean"], "y": page})
+        rows.append({"x": _quick("forwarding", more | {"traffic.load": 0.3})["sojourn_ns"]["mean"], "y": page})
     return _bars(rows, "mean sojourn, ns")
 
 
@@ -298,7 +303,7 @@ def delay_by_load() -> alt.Chart:
     """Sojourn against load, of one small machine."""
     rows = []
     for load in LOADS:
-        sojourn = wirespeed.run("forwarding", set=FEW | {"traffic.load": load}).summary["sojourn_ns"]
+        sojourn = _run("forwarding", FEW | {"traffic.load": load}).summary["sojourn_ns"]
         rows += [{"load": load, "us": sojourn[name] / 1000, "what": name} for name in ("p50", "p99")]
     chart = alt.Chart(alt.Data(values=rows), width=520, height=220).mark_line(point=True)
     return chart.encode(
@@ -313,9 +318,9 @@ def warm_up() -> alt.Chart:
     few = FEW | {"traffic.load": 0.3, "run.packets": 4_000}
     rows = []
     for cut in (1_000, 4_000, 16_000, 64_000, 256_000):
-        found = wirespeed.run("forwarding", set=few | {"run.warmup": cut}).summary
+        found = _run("forwarding", few | {"run.warmup": cut}).summary
         rows.append({"cut": cut, "reads": found["dram"]["reads"] / found["packets"]})
-    alone = wirespeed.run("forwarding", set=few | {"run.packets": 40_000}).summary
+    alone = _run("forwarding", few | {"run.packets": 40_000}).summary
     mark = [{"cut": alone["warmup_packets"], "words": "cut by itself, for 40,000 packets"}]
     line = alt.Chart(alt.Data(values=rows), width=520, height=200).mark_line(point=True)
     x = alt.X("cut:Q", title="packets cut as warm-up", scale=alt.Scale(type="log", nice=False))
@@ -396,14 +401,19 @@ PICTURES: dict[str, Callable[[], alt.TopLevelMixin | str]] = {
 }
 
 
-def _run(scenario: str, more: dict[str, Any]) -> dict[str, Any]:
+def _quick(scenario: str, more: dict[str, Any]) -> dict[str, Any]:
     """The summary of a short run; one that several pictures ask for runs once."""
     return _known(scenario, json.dumps(QUICK | more, sort_keys=True))
 
 
 @functools.cache
 def _known(scenario: str, settings: str) -> dict[str, Any]:
-    return wirespeed.run(scenario, set=json.loads(settings)).summary
+    return _run(scenario, json.loads(settings)).summary
+
+
+def _run(scenario: str, settings: dict[str, Any]) -> wirespeed.Result:
+    """A run, or a short one."""
+    return wirespeed.run(scenario, set=settings | LEAST if SHORT else settings)
 
 
 def _words(*words: str) -> list[str]:

@@ -121,8 +121,8 @@ def tests() -> list[Suite]:
         Suite("cargo doctest", [*workspace, "--doc"], cargo),
         # Files side by side: what a file sets up for its tests is set up once.
         Suite("pytest", ["pytest", "--numprocesses", "auto", "--dist", "loadfile"], pytest),
-        # Runs that pictures are made of, too; warnings are errors.
-        Suite("docs", ["mkdocs", "build", "--strict", "--quiet"], one),
+        # Pictures of short runs, too; warnings are errors.
+        Suite("docs", ["env", "PICTURES=short", "mkdocs", "build", "--strict", "--quiet"], one),
     ]
 
 

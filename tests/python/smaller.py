@@ -8,6 +8,7 @@ claims, smaller tables. An option that a page gives is left as it is, except for
 from __future__ import annotations
 
 import functools
+import re
 import socket
 import warnings
 from pathlib import Path
@@ -19,6 +20,8 @@ SHORT = ["run.packets=2000", "run.curve=[]", "run.search_packets=1000", "run.sea
 MADE = ["function.forward.prefixes=5000"]
 UPF = ["function.upf.load.ues=200", "function.upf.load.pdrs=4"]
 FEW = ("--packets=500", "--warm-up=200", "--seeds=1")
+LONG = re.compile(r"^(run\.packets=)(\d+k|\d+M|\d{5,})$")
+"""How many packets the runs of a sweep have."""
 TRIED = ("short_rings", "core")
 """The techniques that `advise` tries."""
 UNTRIED = tuple(name for name, *_ in techniques._ALL if name not in TRIED)
@@ -54,6 +57,9 @@ def smaller(words: list[str]) -> list[str]:
             sets = [s for s in SHORT + MADE if s.partition("=")[0] not in given]
             # Enough for a plan of sampling.
             words = ["run.packets=400k" if word == "run.packets=10M" else word for word in words]
+            if words[0] == "sweep":
+                # With a warm-up that is said, no machine has to settle before the points begin.
+                words, sets = [LONG.sub(r"\g<1>5000", word) for word in words], [*sets, "run.warmup=2000"]
             return setting(words, sets + (UPF if "upf" in words else []))
         case ["accuracy", *_] if not any(word in words for word in ("--only", "--template", "mine.csv")):
             return [*words, "--only", "ddio"]
@@ -64,7 +70,7 @@ def smaller(words: list[str]) -> list[str]:
             return [*words, *(x for x in FEW if x not in words)]
         case ["gpu", *_]:
             few = ["workload.packets=256", "workload.routes.prefixes=5000", "workload.strings.count=64"]
-            return setting([*words, "--packets", "2048"], few)
+            return setting([*words, "--packets", "512" if "--vary" in words else "2048"], few)
         case ["tune", *_] if "--target" in words:
             # Each point is simulated, too, where there is a machine: of knobs two, with two values each.
             two = ["--knob", "nic.rx_descriptors=256,1024", "--knob", "nic.burst=32,64"]

@@ -288,9 +288,9 @@ def test_no_bit_of_a_summary_changes_unseen(folder: Path) -> None:
 
 def test_no_bit_of_a_table_or_of_the_scenario_changes_unseen(folder: Path) -> None:
     for name, bits, step in (
-        ("runs.parquet", range(8), 1),
+        ("runs.parquet", range(8), 5),
         ("packets.parquet", range(1), 7),
-        ("scenario.toml", range(8), 1),
+        ("scenario.toml", range(8), 3),
     ):
         content = (folder / name).read_bytes()
         for changed in flips(content, bits, step):
