@@ -21,6 +21,8 @@ class Room:
     folder: Path
     uses: frozenset[str]
     tests_use: frozenset[str]
+    optional: frozenset[str]
+    """Of those that it uses the ones that a feature brings in."""
     outside: frozenset[str]
     """Crates from the registry that it links, without those of its tests."""
 
@@ -41,6 +43,7 @@ def rooms() -> dict[str, Room]:
             folder=folder,
             uses=frozenset(by_package[d["name"]] for d in linked if d["name"] in by_package),
             tests_use=frozenset(by_package[d["name"]] for d in tested if d["name"] in by_package),
+            optional=frozenset(by_package[d["name"]] for d in linked if d["optional"] and d["name"] in by_package),
             outside=frozenset(d["name"] for d in linked if d["name"] not in by_package),
         )
     return found

@@ -397,6 +397,8 @@ def _run_other(command: str) -> str:
     command = re.sub(r"^python3\b", shlex.quote(sys.executable), command)
     if DAEMON.match(command) and " run " in command:
         command = f"{command.partition('#')[0]} --intervals 2"
+    elif DAEMON.match(command) and re.search(r"--simulate \w+ *$", command.partition("#")[0]):
+        command = f"{command.partition('#')[0]} --no-wait run --apply --intervals 2"
     if command.endswith("&"):
         shell = ["bash", "-c", f"exec {command[:-1]}"]
         _running.append(

@@ -147,6 +147,8 @@ pub struct Daemon {
     /// Names of classes by number.
     names: BTreeMap<u8, String>,
     told: Option<Allocation>,
+    /// What the last interval saw.
+    seen: Option<Observation>,
     effect_told: bool,
     notice: UndecidedNotice,
     /// No other daemon sets this machine meanwhile.
@@ -261,6 +263,7 @@ impl Daemon {
             metrics,
             names,
             told: None,
+            seen: None,
             effect_told: false,
             notice: UndecidedNotice::default(),
             _claim: claim,
@@ -279,6 +282,11 @@ impl Daemon {
         self.steering.policy().effect()
     }
 
+    /// What the last interval saw of the machine; nothing where it could not be read.
+    pub fn seen(&self) -> Option<&Observation> {
+        self.seen.as_ref()
+    }
+
     /// The machine.
     pub fn guarded(&self) -> &Guarded {
         &self.guarded
@@ -287,6 +295,7 @@ impl Daemon {
     /// One interval.
     pub fn step(&mut self, wait: &mut dyn FnMut(u32)) -> IntervalStep {
         let outcome = self.steering.step(&mut self.guarded);
+        self.seen = outcome.seen().cloned();
         let lost_pps = outcome.seen().and_then(|seen| seen.lost_pps).map(|s| s.value);
         let undecided = self.steering.policy().lacks().map(|lack| Undecided { lack, lost_pps });
         let faults = self.guarded.machine.faults();

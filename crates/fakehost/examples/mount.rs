@@ -1,7 +1,7 @@
 //! A machine to try `wirespeedd` and `pqos` on: mounts it in a folder, with a program that receives packets, and writes a
 //! configuration that fits. Its time goes as the clock on the wall does. Ends with the first line on standard input.
 //!
-//! `cargo run --release -p wirespeed-fakehost --example mount -- FOLDER [no-effect | amd | pqos] [mean-field]`
+//! `cargo run --release -p wirespeed-fakehost --features fuse --example mount -- FOLDER [no-effect | amd | pqos] [mean-field]`
 //!
 //! With `pqos` it has as many processors as this machine, since pqos asks the system for them. What runs on it is the simulated
 //! server (`sim`); with `mean-field` a small model in its place, which takes next to no time.

@@ -208,6 +208,7 @@ impl FakeHost {
         programs.chain([inner.plant.io_occupancy()]).collect()
     }
 
+    #[cfg(feature = "fuse")]
     pub(crate) fn hangs(&self, path: &str) -> bool {
         self.inner().faults.hang.as_ref().is_some_and(|h| path.contains(h.as_str()))
     }

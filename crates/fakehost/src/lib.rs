@@ -3,7 +3,7 @@
 //!
 //! - [`FakeHost`] is the machine. Its parts are [`host::Tree`]s, so the daemon's code runs on it in memory, without a
 //!   system call.
-//! - [`Mounted`] shows the same trees to other programs by FUSE: `wirespeedd` as a process, or Intel's `pqos`.
+//! - `Mounted` (feature `fuse`) shows the same trees to other programs: `wirespeedd` as a process, or Intel's `pqos`.
 //! - [`TelemetryServer`] and [`CounterServer`] answer as a DPDK program and Intel PCM's sensor server do.
 //! - What runs on it is a [`Plant`]: [`Simulated`], the server of `sim`, or [`MeanField`], a cache in mean field for tests by the
 //!   thousand.
@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod files;
+#[cfg(feature = "fuse")]
 mod fuse;
 mod plant;
 mod resctrl;
@@ -22,6 +23,7 @@ mod servers;
 mod spec;
 
 pub use files::{FakeHost, Faults, FileRoot, FileWrite};
+#[cfg(feature = "fuse")]
 pub use fuse::Mounted;
 pub use plant::{
     HostProgram, MeanField, MeanFieldSpec, MeanFieldWorkload, Plant, PlantError, Simulated, SimulatedSpec, Tenant,

@@ -4,5 +4,6 @@ mod faults;
 mod made;
 mod process;
 mod processes;
+mod simulate;
 mod survey;
 mod unit;
