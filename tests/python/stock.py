@@ -7,6 +7,7 @@ import shutil
 import struct
 from pathlib import Path
 
+import n4_packets
 import operator_files
 import wirespeed
 from wirespeed import _wirespeed
@@ -47,6 +48,7 @@ def inputs(folder: Path) -> None:
         )
     (folder / "lscpu.json").write_text(operator_files.XEON_JSON)
     (folder / "runtime.txt").write_text(operator_files.RUNTIME)
+    (folder / "core.pcap").write_bytes(n4_packets.pcap(n4_packets.two_hops()))
     # A program that forwards the better the larger its bursts are.
     program = folder / "forward"
     program.write_text('#!/bin/sh\necho "Mpps: 1.$4"\n')

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from wirespeed import scenarios
-from wirespeed.operators import catalogue
+from wirespeed.operators import captures, catalogue
 from wirespeed.operators.emitting import PROGRAMS, Deployment, emit, judge
 from wirespeed.operators.facts import Told
 from wirespeed.operators.joining import Joined, join
@@ -43,8 +43,15 @@ def scenario(files: Iterable[PathLike], kind: str | None = None) -> str:
 
 
 def import_files(files: Iterable[PathLike], kind: str | None = None) -> dict[str, Any]:
-    """The same with what each file told, what was taken and assumed, conflicts and findings, as JSON has it."""
-    told = [each for file in files for each in read(file, kind)]
+    """The same with what each file told, what was taken and assumed, conflicts and findings, as JSON has it.
+
+    Of a capture of a mobile core it has the sessions, too; the command `wirespeed import` writes the scenario's files.
+    """
+    texts, capture = captures.separated(files, kind)
+    told = [each for file in texts for each in read(file, kind)]
+    if capture is not None:
+        told.append(capture.told())
     joined = join(told)
     text = toml(joined, list(dict.fromkeys(each.file for each in told)))
-    return document(joined, told, findings(joined, told, catalogue.resolved(str(scenarios.as_text(text)))), text)
+    found = document(joined, told, findings(joined, told, catalogue.resolved(str(scenarios.as_text(text)))), text)
+    return found if capture is None else {**found, "mobile": capture.document()}

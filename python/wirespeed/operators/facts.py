@@ -180,6 +180,9 @@ FACTS: Final[Mapping[str, Quality]] = {
     "pool_order": Quality("order of the pool"),
     "program": Quality("program"),
     "function": Quality("what the program does"),
+    "sessions": Quality("file of sessions"),
+    "capture": Quality("capture of users' packets"),
+    "tunnel_address": Quality("address of the user plane"),
     "packet_rate": Quality("packet rate", "packets/s", 1e-3, 1e12),
     "frame_bytes": Quality("mean frame", "B", 1, 65536),
 }

@@ -371,7 +371,11 @@ def _pool(joined: Joined) -> None:
 def _program(joined: Joined) -> None:
     """The program of the catalogue, or the nearest function."""
     program, function = joined.facts.get("program"), joined.facts.get("function")
-    if function is not None and (program is None or program.trust <= function.trust):
+    if function is not None and "sessions" in joined.facts:
+        joined.take("function.kind", "function", "upf")
+        joined.take("function.upf.sessions", "sessions")
+        joined.take("function.upf.processing.address", "tunnel_address")
+    elif function is not None and (program is None or program.trust <= function.trust):
         joined.say("function.kind", function.value, f"{function.where}: {function.note}", "assumed")
         joined.notes.append(f"what the program does is {function.note}")
     elif not joined.take("function.program", "program"):
@@ -413,6 +417,14 @@ _GAP: Final = 20
 
 def _traffic(joined: Joined) -> None:
     """How much is offered, and how long frames are; counters of software leave the frame check sequence out."""
+    if joined.take("traffic.capture", "capture"):
+        joined.take("traffic.packet_rate", "packet_rate", _megapackets(joined.number("packet_rate") or 0))
+        rate = joined.number("packet_rate")
+        if rate is not None and rate < _SLOWEST:
+            joined.notes.append(_too_slow(joined, rate))
+        if rate is None:
+            joined.say("traffic.packet_rate", _megapackets(0), "no file tells: the least that is simulated", "assumed")
+        return
     joined.say("traffic.profile", _PROFILE, "no file tells flows, destinations and arrivals", "assumed")
     frame = joined.number("frame_bytes")
     if frame is not None:
@@ -443,8 +455,17 @@ def _traffic(joined: Joined) -> None:
         why = f"{ports} ports that receive, as one: packets come in by one port here"
         joined.say("nic.rate", f"{line * ports / 1e9:g} Gbps", why, "assumed")
     if rate < _SLOWEST:
-        joined.notes.append(f"{where}: {rate:g} packets a second; {_SLOWEST} are offered, since a run takes packets")
-    joined.take("traffic.packet_rate", "packet_rate", f"{max(rate, _SLOWEST) / 1e6:.6g} Mpps")
+        joined.notes.append(_too_slow(joined, rate))
+    joined.take("traffic.packet_rate", "packet_rate", _megapackets(rate))
+
+
+def _too_slow(joined: Joined, rate: float) -> str:
+    where = joined.facts["packet_rate"].where
+    return f"{where}: {rate:.4g} packets a second; {_SLOWEST} are offered, since a run takes packets"
+
+
+def _megapackets(rate: float) -> str:
+    return f"{max(rate, _SLOWEST) / 1e6:.6g} Mpps"
 
 
 def _most(line: float, frame: float) -> float:

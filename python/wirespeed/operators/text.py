@@ -11,7 +11,9 @@ from rich.text import Text
 
 from wirespeed import quantities as q
 from wirespeed import scenarios
+from wirespeed.mobile.core import Way
 from wirespeed.operators.beside import Pair, Ring
+from wirespeed.operators.captures import ImportedCapture
 from wirespeed.operators.facts import FACTS, MEASURED, Fact, Node, Told
 from wirespeed.operators.joining import Joined
 from wirespeed.operators.signs import Finding
@@ -134,6 +136,26 @@ def _files(told: Sequence[Told]) -> Iterator[RenderableType]:
         shown.add_row(Path(each.file).name, each.title, str(len(each.facts)), str(len(each.measured)))
     yield Text()
     yield shown
+
+
+def mobile(imported: ImportedCapture) -> RenderableType:
+    """Sessions of a capture by user plane, and how many of its packets are theirs."""
+    capture = imported.capture
+    shown = table("user plane", ">sessions", ">ended", ">PDRs", ">uplink", ">downlink", "", title="Sessions by PFCP")
+    for node in capture.nodes():
+        of = [capture.of(session) for session in node.sessions]
+        shown.add_row(
+            str(node.address),
+            q.count(len(node.sessions)),
+            q.count(sum(session.ended is not None for session in node.sessions)),
+            q.count(sum(len(session.pdrs) for session in node.sessions)),
+            q.count(sum(usage.packets[Way.UPLINK] for usage in of)),
+            q.count(sum(usage.packets[Way.DOWNLINK] for usage in of)),
+            f"← taken, {len(imported.rows.rows)} fit" if node.address == imported.node.address else "",
+        )
+    share = q.share(capture.matched / capture.tunnelled) if capture.tunnelled else q.MISSING
+    matched = f"  {q.count(capture.matched)} of {q.count(capture.tunnelled)} users' packets are a session's ({share})"
+    return Group(Text(), shown, Text(matched))
 
 
 def beside(pairs: Sequence[Pair], rings: Sequence[Ring], packets: int) -> RenderableType:

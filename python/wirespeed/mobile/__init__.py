@@ -1,0 +1,1 @@
+"""Captures of mobile cores: what control planes say to user planes (PFCP), and whose users' packets are whose."""
