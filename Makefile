@@ -24,7 +24,7 @@ RUST_FILES    := $(shell find crates presets papers -type f \( -name '*.rs' -o -
 PACKAGE_FILES := Cargo.toml Cargo.lock pyproject.toml $(RUST_FILES)
 
 .NOTPARALLEL:
-.PHONY: help build demo test test-slow bench bench-host accuracy docs wheel sdist licences papers notebooks schema sample modules kernels kernel-compiler bench-gpu fmt clean check-tools
+.PHONY: help build demo test test-slow bench bench-host accuracy docs wheel sdist deb sbom release-check licences papers notebooks schema sample modules kernels kernel-compiler bench-gpu fmt clean check-tools
 
 help: ## Print this
 	@echo 'make demo        set up, simulate a router on ISP traffic, write a report ($(OUT)/report.html)'
@@ -38,6 +38,9 @@ help: ## Print this
 	@echo 'make docs        the documentation, in site/'
 	@echo 'make wheel       a wheel with both commands, in dist/; WHEEL=--zig for older systems than this one (wants ziglang)'
 	@echo 'make sdist       the sources as pip installs them, in dist/'
+	@echo 'make deb         wirespeedd for Debian and Ubuntu, in dist/'
+	@echo 'make sbom        the bill of materials of crates and Python packages, dist/wirespeed.cdx.json'
+	@echo 'make release-check  packs all of it into an empty dist/ and walks the list of what a release has to be'
 	@echo 'make licences    refresh THIRD-PARTY.md'
 	@echo 'make papers      refresh the numbers in the READMEs of papers from their last full run; RUN=1 runs them before'
 	@echo 'make notebooks   refresh the notebooks that Jupyter opens'
@@ -161,6 +164,26 @@ wheel: $(STAMPS)/package
 
 sdist: $(STAMPS)/venv
 	PATH="$(abspath $(BIN)):$$PATH" VIRTUAL_ENV="$(abspath $(VENV))" maturin sdist --out dist
+
+deb: $(STAMPS)/package
+	$(BIN)/python packaging/deb.py $(BIN)/wirespeedd dist
+
+sbom: $(STAMPS)/package $(STAMPS)/dev
+	@mkdir -p dist
+	$(BIN)/python packaging/sbom.py dist/wirespeed.cdx.json
+
+# Tools that judge packages, the extra `release` of pyproject.toml. Those of Debian: lintian, prometheus, shellcheck, groff.
+$(STAMPS)/release: $(STAMPS)/venv pyproject.toml
+	$(PIP) $$($(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb"))["project"]; \
+	  print(*p["optional-dependencies"]["release"])')
+	@touch $@
+
+# Exit code 1 where something fails, 3 where a tool is missing. Nothing is published.
+release-check: $(STAMPS)/release
+	rm -rf dist
+	$(MAKE) --no-print-directory wheel sdist deb sbom
+	$(BIN)/python packaging/release.py sums
+	$(BIN)/python packaging/release.py check
 
 # PAPER names one room, and RUN=1 runs its study before.
 PAPER ?=
