@@ -5,12 +5,12 @@ Nothing is run here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from html import escape
 from typing import Any, Final
 from xml.etree import ElementTree
 
-from wirespeed.gate import NO_PASS, Judgement
+from wirespeed.gate import NO_PASS, UNDECIDED, Judgement, Outcome
 from wirespeed.result import SIDES, Comparison, change_text, judgement, nothing_text, value_text
 from wirespeed.summary import label
 
@@ -107,17 +107,28 @@ def page(
             + f"<p class=note>a: {escape(names[0])}, {escape(pair.name('a'))}.<br>"
             + f"b: {escape(name)}, {escape(pair.name('b'))}.</p></section>"
         )
-    wrong = any(each.outcome in ("fails", "not known") for judgements in judged for each in judgements)
+    outcomes = {each.outcome for judgements in judged for each in judgements}
     headline = sentence(pairs[0]) if len(pairs) == 1 else f"{len(pairs)} operands beside {names[0]}"
-    verdict = "fails" if wrong else "keeps" if any(judged) else "plain"
+    verdict = _verdict(outcomes)
     return shell(f"Compared with {names[0]}", headline, "", body, verdict)
 
 
-def document(pairs: Sequence[Comparison], judged: Sequence[Sequence[Judgement]], failed: bool) -> dict[str, Any]:
+def _verdict(outcomes: Set[Outcome]) -> str:
+    """The box of the headline: red where a condition fails, amber where one cannot be told, green where all pass."""
+    if not outcomes.isdisjoint(NO_PASS):
+        return "fails"
+    if UNDECIDED in outcomes:
+        return "open"
+    return "keeps" if outcomes else "plain"
+
+
+def document(pairs: Sequence[Comparison], judged: Sequence[Sequence[Judgement]]) -> dict[str, Any]:
     """The comparison as JSON has it."""
+    outcomes = {each.outcome for judgements in judged for each in judgements}
     return {
         "schema": "wirespeed.comparisons/1",
-        "failed": failed,
+        "failed": not outcomes.isdisjoint(NO_PASS),
+        "undecided": UNDECIDED in outcomes,
         "comparisons": [
             pair.document
             | {
@@ -140,11 +151,13 @@ def junit(names: Sequence[str], judged: Sequence[Sequence[Judgement]]) -> str:
         suite = ElementTree.SubElement(root, "testsuite", name=f"{name} beside {names[0]}")
         suite.set("tests", str(len(judgements)))
         suite.set("failures", str(len(failed)))
+        suite.set("skipped", str(sum(each.outcome == UNDECIDED for each in judgements)))
         for each in judgements:
             case = ElementTree.SubElement(suite, "testcase", classname="wirespeed.compare", name=each.condition.text)
-            told = ElementTree.SubElement(case, "failure" if each in failed else "system-out")
+            tag = "failure" if each in failed else "skipped" if each.outcome == UNDECIDED else "system-out"
+            told = ElementTree.SubElement(case, tag)
             told.text = each.sentence
-            if each in failed:
+            if tag != "system-out":
                 told.set("message", each.sentence)
     ElementTree.indent(root)
     return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"

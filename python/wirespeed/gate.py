@@ -5,7 +5,8 @@ absolute value of the other operand, with a unit (time: ns us ms s; rate: pps kp
 loss: none, or `%`).
 
 A condition *fails* a build only where it holds significantly: for every value within the 95 % half-width around what
-was measured. One that holds only for the measured value itself is reported as *within noise*; more packets decide it.
+was measured. It is *ok* where it holds for none of them. Where it holds for some of them the runs cannot tell: it is
+*within noise*, whichever side the measured value is on; more packets decide it.
 It fails too where the other operand has no value and the baseline has one: a machine that forwards nothing has no p99
 to be below a limit. Where neither has one it is *not known*, and that is no pass; nor is the loss of a run of so few
 packets that none could be lost.
@@ -45,6 +46,8 @@ Outcome = Literal["fails", "within noise", "ok", "not known"]
 
 NO_PASS: Final[tuple[Outcome, ...]] = ("fails", "not known")
 """Outcomes that fail a build."""
+UNDECIDED: Final[Outcome] = "within noise"
+"""What the runs cannot tell: no failure, and no pass either."""
 
 METRICS: Final = ("p50", "p99", "p999", "mean", "loss", "carried_mpps", "dram_energy", *REASONS)
 _ALIASES: Final = {"p99.9": "p999", "p50.0": "p50", "median": "p50", "carried": "carried_mpps"}
@@ -97,9 +100,12 @@ class Judgement:
         seen, wide = _shown(self.condition, self.observed), _shown_width(self.condition, self.half_width)
         if self.condition.relative and wide:
             seen = seen.removesuffix(" %")
+        holds = _OPS[self.condition.op](self.observed, self.condition.value)
         says = {
             "fails": "holds",
-            "within noise": "holds for the measured value, but not for the whole half-width: more packets decide",
+            "within noise": "cannot be told: it holds "
+            + ("for the measured value, but not" if holds else "not for the measured value, but perhaps")
+            + " for all within its half-width; more packets decide",
             "ok": "does not hold",
             "not known": "may hold or not",
         }[self.outcome]
@@ -131,7 +137,7 @@ def parse(text: str) -> Condition:
 
 
 def judge(condition: Condition, metrics: Mapping[str, Metric]) -> Judgement:
-    """Whether the condition holds for the whole interval (fails), for its middle only (within noise), or not (ok).
+    """Whether the condition holds for the whole interval (fails), for a part of it (within noise), or not (ok).
 
     Of an operand without a value see this module's header. `metrics` are those of one comparison, by name. Raises
     InputError where the comparison lacks the metric.
@@ -146,16 +152,12 @@ def judge(condition: Condition, metrics: Mapping[str, Metric]) -> Judgement:
         return without
     observed, half_width = _change(metric) if condition.relative else _value(metric)
     holds = _OPS[condition.op]
-    if not holds(observed, condition.value):
-        return Judgement(condition, "ok", observed, half_width)
-    if math.isnan(half_width):  # no interval is known for this metric: the comparison's own word decides
-        outcome: Outcome = "fails" if metric.get("significant") else "within noise"
-        return Judgement(condition, outcome, observed, half_width)
-    # The end of the interval that is least in favour of the condition.
-    nearest_end = observed - half_width if condition.op in (">", ">=") else observed + half_width
-    return Judgement(
-        condition, "fails" if holds(nearest_end, condition.value) else "within noise", observed, half_width
-    )
+    if math.isnan(half_width):  # unbounded, as a quantile of too few packets: the comparison's own word decides
+        sure: Outcome = "fails" if holds(observed, condition.value) else "ok"
+        return Judgement(condition, sure if metric.get("significant") else UNDECIDED, observed, half_width)
+    ends = [holds(observed + sign * half_width, condition.value) for sign in (-1, 1)]
+    outcome: Outcome = "fails" if all(ends) else UNDECIDED if any(ends) else "ok"
+    return Judgement(condition, outcome, observed, half_width)
 
 
 def _without(condition: Condition, metric: Metric, metrics: Mapping[str, Metric]) -> Judgement | None:
@@ -204,7 +206,9 @@ def _value(metric: Metric) -> tuple[float, float]:
         return math.nan, math.nan
     if a is None:
         return b, _number(metric.get("b_half_width"))
-    return b, (abs(a) * _half_width_pct(metric) / 100 if a else math.nan)
+    if a == b == 0:
+        return 0.0, 0.0  # what neither saw is judged as it was seen
+    return b, (abs(a) * _half_width_pct(metric) / 100 if a else _number(metric.get("b_half_width")))
 
 
 def _half_width_pct(metric: Metric) -> float:

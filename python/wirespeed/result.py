@@ -144,6 +144,17 @@ class Comparison:
         for side in self.unmeasured:
             for metric in self.metrics.values():
                 metric.update(_without(side))
+        if self._is_one_run:
+            # Quantiles have no pairs, so that chance is in their half-width even beside themselves.
+            for metric in self.metrics.values():
+                if q.is_number(metric.get("half_width_pct")):
+                    metric["half_width_pct"] = 0.0
+
+    @property
+    def _is_one_run(self) -> bool:
+        """Whether both sides are the same run: equal ids, equal results, so nothing differs, nor could by chance."""
+        ids = [(self.document.get(side) or {}).get("run_id") for side in SIDES]
+        return bool(ids[0]) and ids[0] == ids[1] and all(m.get("a") == m.get("b") for m in self.metrics.values())
 
     @property
     def unmeasured(self) -> tuple[Side, ...]:

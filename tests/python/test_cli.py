@@ -215,17 +215,20 @@ def compared(monkeypatch: pytest.MonkeyPatch, runs: Any) -> list[tuple[Any, Any]
     [
         ([], 0, ""),
         (["p99 > +5%"], 1, "✗ fails"),
-        (["p99 > +9%"], 0, "~ noise"),
+        (["p99 > +9%"], 4, "~ noise"),
+        (["p99 > +9%", "loss > 0.001"], 4, "~ noise"),
+        (["p99 > +9%", "p99 > +5%"], 1, "~ noise"),
         (["p99 > +20%", "loss > 0.001"], 0, "✓ ok"),
         (["loss > 0.001", "p99 > 1 us"], 1, "✗ fails"),
     ],
 )
-def test_a_condition_that_holds_significantly_exits_1(
+def test_a_condition_that_holds_significantly_exits_1_and_one_that_cannot_be_told_4(
     wirespeed: Any, compared: Any, conditions: list[str], code: int, word: str
 ) -> None:
     ran = wirespeed("compare", "a", "b", *(part for each in conditions for part in ("--fail-if", each)))
     assert ran.code == code
     assert word in ran.out
+    assert ("cannot be told" in ran.err) == (code == 4)
 
 
 def test_all_operands_are_compared_with_the_first(wirespeed: Any, compared: Any) -> None:

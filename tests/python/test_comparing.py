@@ -132,7 +132,7 @@ def test_with_a_run_that_measured_nothing_there_is_nothing_to_compare(side):
         assert "traffic" not in text
     (ring,) = (
         each
-        for each in comparing.document([found], [[]], False)["comparisons"][0]["metrics"]
+        for each in comparing.document([found], [[]])["comparisons"][0]["metrics"]
         if each["metric"] == "ring"
     )
     assert (ring[side], ring["change_pct"], ring["significant"]) == (None, None, False)
@@ -161,7 +161,7 @@ def test_rows_have_words_for_names_and_loss_even_where_there_is_none():
     [
         (20.0, 2.0, "p99 > +5% holds: p99 changed by +20 ± 2.0 %"),
         (-0.6, 1.4, "p99 > +5% does not hold: p99 changed by -0.60 ± 1.4 %"),
-        (6.0, 2.0, "p99 > +5% holds for the measured value, but not for the whole half-width"),
+        (6.0, 2.0, "p99 > +5% cannot be told: it holds for the measured value, but not for all within its half-width"),
     ],
 )
 def test_a_condition_says_first_whether_it_holds(change, wide, says):
@@ -235,14 +235,29 @@ def test_a_capture_or_table_in_place_of_a_scenario_says_the_command(name, option
 
 def test_conditions_are_junits_xml():
     found = pair(metric("p99", 100.0, 120.0, 20.0, 2.0, False))
-    judged = [gate.judge(gate.parse(text), found.metrics) for text in ("p99 > +5%", "p99 > +50%")]
+    judged = [gate.judge(gate.parse(text), found.metrics) for text in ("p99 > +5%", "p99 > +50%", "p99 > +21%")]
     root = ElementTree.fromstring(comparing.junit(["a & <x>", "b"], [judged]))
     (suite,) = root
-    assert suite.attrib == {"name": "b beside a & <x>", "tests": "2", "failures": "1"}
+    assert suite.attrib == {"name": "b beside a & <x>", "tests": "3", "failures": "1", "skipped": "1"}
     assert [(case.get("name"), case[0].tag) for case in suite] == [
         ("p99 > +5%", "failure"),
         ("p99 > +50%", "system-out"),
+        ("p99 > +21%", "skipped"),
     ]
+    assert "cannot be told" in suite[2][0].get("message")
+    assert "verdict fails" in comparing.page(["a", "b"], [found], [judged])
+    assert "verdict open" in comparing.page(["a", "b"], [found], [judged[1:]])
+    assert "verdict keeps" in comparing.page(["a", "b"], [found], [judged[1:2]])
+    document = comparing.document([found], [judged[1:]])
+    assert (document["failed"], document["undecided"]) == (False, True)
+
+
+def test_a_run_beside_itself_differs_by_nothing_not_even_by_chance():
+    same = pair(metric("p99", 100.0, 100.0, 0.0, 2.0, None)).document
+    one = Comparison(json.dumps({**same, "a": same["a"] | {"run_id": "r"}, "b": same["b"] | {"run_id": "r"}}))
+    assert gate.judge(gate.parse("p99 > +1%"), one.metrics).outcome == "ok"
+    other = Comparison(json.dumps({**same, "a": same["a"] | {"run_id": "q"}, "b": same["b"] | {"run_id": "r"}}))
+    assert gate.judge(gate.parse("p99 > +1%"), other.metrics).outcome == gate.UNDECIDED
 
 
 def test_junit_without_a_condition_is_told(tmp_path):

@@ -105,16 +105,22 @@ def test_a_wrong_condition_is_told_what_is_right(text: str, said: str) -> None:
         ("p99 > +5%", 4.0, 0.5, "ok"),
         ("p99 > +5%", 5.0, 0.0, "ok"),
         ("p99 >= +5%", 5.0, 0.0, "fails"),
+        ("p99 > +5%", 4.0, 1.5, "within noise"),
+        ("p99 > +5%", 0.0, 60.0, "within noise"),
+        ("p99 > +5%", 0.0, 5.0, "ok"),
+        ("p99 > +5%", 1.0, None, "within noise"),
         ("p99 < -2%", -3.0, 0.5, "fails"),
         ("p99 < -2%", -3.0, 1.5, "within noise"),
         ("p99 <= -2%", -1.0, 0.5, "ok"),
     ],
 )
-def test_a_change_fails_only_beyond_its_half_width(
-    condition: str, change_pct: float, half_width_pct: float, outcome: str
+def test_a_change_fails_only_beyond_its_half_width_and_passes_only_where_that_is_beyond_the_limit(
+    condition: str, change_pct: float, half_width_pct: float | None, outcome: str
 ) -> None:
-    given_metric = metric(change_pct=change_pct, half_width_pct=half_width_pct)
-    assert gate.judge(gate.parse(condition), given_metric).outcome == outcome
+    given_metric = metric(change_pct=change_pct, half_width_pct=half_width_pct, significant=half_width_pct == 0.5)
+    found = gate.judge(gate.parse(condition), given_metric)
+    assert found.outcome == outcome
+    assert ("more packets decide" in found.sentence) == (outcome == gate.UNDECIDED)
 
 
 @given(st.floats(-90, 900), st.floats(0, 50), st.floats(-90, 900), st.sampled_from([">", "<", ">=", "<="]))
@@ -126,7 +132,8 @@ def test_failing_means_that_every_value_in_the_interval_holds(
     compare = {">": float.__gt__, "<": float.__lt__, ">=": float.__ge__, "<=": float.__le__}[op]
     both_ends = [compare(change + sign * half_width, limit) for sign in (-1.0, 1.0)]
     assert (outcome == "fails") == all(both_ends)
-    assert (outcome == "ok") == (not compare(change, limit))
+    assert (outcome == "ok") == (not any(both_ends))
+    assert (outcome == gate.UNDECIDED) == (any(both_ends) and not all(both_ends))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import typer
 
 from wirespeed import api, comparing, files, gate, scenarios, terminal
 from wirespeed.commands import options
-from wirespeed.commands.exits import EXIT_CONDITION
+from wirespeed.commands.exits import EXIT_CONDITION, EXIT_UNDECIDED
 from wirespeed.commands.fields import spread
 from wirespeed.commands.options import ForceOpt, FormatOpt, QuietOpt, ThreadsOpt, Traffic
 from wirespeed.commands.output import emit_json, say, show, stoppable
@@ -27,8 +27,9 @@ _EPILOG: Final = (
     "  wirespeed compare before/ after/ --fail-if 'p99 > +5%' --fail-if 'loss > 0.001'\n\n"
     "A condition is METRIC OP VALUE: a change (+5%, -2%), or a value (20 us, 0.001, 5 Mpps). Metrics are p50, p99, "
     "p999, mean, loss, carried_mpps and the attribution reasons. It fails only where it holds for the whole 95 % "
-    "half-width, or where b has no value and a has one.\n\n"
-    "Exit code: 0 fine, 1 a condition fails or cannot be judged, 2 bad input, 130 stopped by Ctrl-C."
+    "half-width, or where b has no value and a has one; it passes only where it holds for no part of that.\n\n"
+    "Exit code: 0 fine, 1 a condition fails or has no value to judge, 2 bad input, 4 none fails but a half-width is too "
+    "wide to tell (more packets decide), 130 stopped by Ctrl-C."
 )
 
 app = typer.Typer()
@@ -93,8 +94,9 @@ def answer(given: Options) -> int:
         )
     pairs = [api.compare(results[0], other) for other in results[1:]]
     judged = [[gate.judge(condition, pair.metrics) for condition in conditions] for pair in pairs]
-    failed = any(judgement.outcome in gate.NO_PASS for judgements in judged for judgement in judgements)
-    document = comparing.document(pairs, judged, failed)
+    outcomes = {judgement.outcome for judgements in judged for judgement in judgements}
+    failed = not outcomes.isdisjoint(gate.NO_PASS)
+    document = comparing.document(pairs, judged)
     labels = results[0].summary.get("attribution_labels")
     if given.out is not None:
         page = comparing.page(given.operands, pairs, judged, labels)
@@ -105,7 +107,13 @@ def answer(given: Options) -> int:
         emit_json(document)
     else:
         _show(given.operands, pairs, judged, labels)
-    return EXIT_CONDITION if failed else 0
+    if failed:
+        return EXIT_CONDITION
+    if gate.UNDECIDED in outcomes:
+        if not given.quiet:
+            say("a condition cannot be told: its half-width is too wide; raise run.packets (exit code 4)")
+        return EXIT_UNDECIDED
+    return 0
 
 
 def _judge(given: Options) -> None:

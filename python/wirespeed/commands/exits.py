@@ -14,6 +14,7 @@ __all__ = [
     "EXIT_NO_GPU",
     "EXIT_STOPPED",
     "EXIT_TARGET",
+    "EXIT_UNDECIDED",
     "EXIT_UNMET",
     "EXIT_WRONG",
 ]
@@ -29,5 +30,7 @@ EXIT_UNMET: Final = 1
 EXIT_INPUT: Final = 2
 EXIT_TARGET: Final = 3
 """A program that was to be measured is missing, has died or hangs."""
+EXIT_UNDECIDED: Final = 4
+"""No `--fail-if` condition fails, but the interval of one is too wide to tell."""
 EXIT_BUG: Final = 70
 EXIT_NO_GPU: Final = 77
