@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from wirespeed import _wirespeed, assumed, scenarios
+from wirespeed import _wirespeed, again, assumed, scenarios
 from wirespeed import predict as predictions
 from wirespeed.errors import InputError
 from wirespeed.progress import Bar, Callback
@@ -84,13 +84,19 @@ def compare(
 ) -> Comparison | list[Comparison]:
     """Compares b with a, metric by metric, with the significance of each difference; of more operands each with a.
 
-    Each is a Result, a folder that holds one, or a scenario, which is run first with `set` and `seed`, on `threads`
-    threads (as many as there are cores if None). Raises InputError where an operand is none of these, and
-    KeyboardInterrupt where Ctrl-C ended a run: nothing is compared then.
+    Each is a Result, a folder that holds one, its summary alone, or a scenario, which is run first with `set` and
+    `seed`, on `threads` threads (as many as there are cores if None). Raises InputError where an operand is none of
+    these, and KeyboardInterrupt where Ctrl-C ended a run: nothing is compared then.
     """
     first, *rest = operands([a, b, *others], set, seed, threads)
-    found = [Comparison(_wirespeed.compare(first.operand, each.operand)) for each in rest]
+    with first.operand() as a_run:
+        found = [_compared(a_run, each) for each in rest]
     return found if others else found[0]
+
+
+def _compared(a_run: _wirespeed.Run | str, other: Result) -> Comparison:
+    with other.operand() as b_run:
+        return Comparison(_wirespeed.compare(a_run, b_run))
 
 
 def operands(
@@ -112,7 +118,7 @@ def operands(
     for each in given:
         if isinstance(each, Result):
             found.append(each)
-        elif not isinstance(each, Mapping) and is_folder(each):
+        elif not isinstance(each, Mapping) and is_result(each):
             found.append(read(each))
         else:
             found.append(_judged(each, capture, table, set, seed, None))
@@ -124,9 +130,10 @@ def operands(
     return [each if isinstance(each, Result) else _result(next(ran)) for each in found]
 
 
-def is_folder(given: PathLike) -> bool:
-    """Whether an operand is meant as a folder of results."""
-    return Path(given).is_dir() or (Path(given) / SUMMARY_FILE).exists()
+def is_result(given: PathLike) -> bool:
+    """Whether an operand is meant as a result: the folder of one, or a summary alone."""
+    path = Path(given)
+    return path.is_dir() or (path / SUMMARY_FILE).exists() or again.is_json(again.head_of(path))
 
 
 def inspect(path: PathLike, progress: Callback | None = None) -> dict[str, Any]:

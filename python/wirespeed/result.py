@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from wirespeed import assumed, files, sealed, stored
+from wirespeed import assumed, files, stored
 from wirespeed import quantities as q
 from wirespeed.errors import InputError
 from wirespeed.gate import Metric
@@ -48,7 +51,7 @@ class Result:
     def __init__(
         self, summary_json: str, scenario: str, tables: Mapping[str, Table], run: Run | None, folder: Path | None
     ) -> None:
-        """Made by `wirespeed.run` (then `run` is there) or `wirespeed.read` (then `folder` is)."""
+        """Made by `wirespeed.run` (then `run` is there) or `wirespeed.read` (then `folder` is, or a summary alone)."""
         self.summary_json = summary_json
         self.summary = json.loads(summary_json)
         self.scenario = scenario
@@ -67,10 +70,18 @@ class Result:
         """Whether the run was stopped before its end."""
         return bool(self.summary.get("partial"))
 
-    @property
-    def operand(self) -> Run | str:
-        """What the extension compares."""
-        return self._run if self._run is not None else str(self._folder)
+    @contextmanager
+    def operand(self) -> Iterator[Run | str]:
+        """What the extension compares: a run, or the folder of one."""
+        if self._run is not None:
+            yield self._run
+        elif self._folder is None or not self._folder.is_file():
+            yield str(self._folder)
+        else:
+            # It reads a folder: the file, whatever its name, is given one of its own meanwhile.
+            with tempfile.TemporaryDirectory(prefix="wirespeed-") as held:
+                (Path(held) / SUMMARY_FILE).write_text(self.summary_json, encoding="utf-8")
+                yield held
 
     def write(
         self, folder: str | os.PathLike[str], report: bool = True, command: str = "", force: bool = False
@@ -107,7 +118,7 @@ class Result:
         assert self._run is not None
         made = [Path(path).name for path in self._run.write(str(into)) if Path(path).name != SUMMARY_FILE]
         read_back = {name: files.digest((into / name).read_bytes()) for name in made}
-        document = sealed.seal(self.summary | {"files": read_back})
+        document = stored.sealed_with(self.summary, self.scenario, read_back)
         (into / SUMMARY_FILE).write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         if command is not None:
             (into / REPORT_FILE).write_text(self._page(command), encoding="utf-8")
@@ -265,15 +276,31 @@ def _both_known(metric: Metric) -> bool:
 
 
 def read(folder: str | os.PathLike[str]) -> Result:
-    """A result that `Result.write` or `--out` wrote.
+    """A result that `Result.write` or `--out` wrote; or its summary alone, a file, as a baseline that is kept.
 
-    Its tables are read from Parquet on demand, by pyarrow or polars. Raises InputError where the folder holds no
-    result, where a file was changed or damaged since it was written, and where files of two runs are mixed.
+    Its tables are read from Parquet on demand, by pyarrow or polars; a summary alone has none, and reading one raises
+    InputError. Raises InputError where the folder holds no result, where a file was changed or damaged since it was
+    written, and where files of two runs are mixed.
     """
-    found = stored.load(folder)
     base = Path(folder)
+    if base.is_file():
+        kept = stored.lone(base)
+        missing = {name: Table(name, _Missing(base, name)) for name in TABLES}
+        return Result(json.dumps(kept.measured, ensure_ascii=False), kept.scenario, missing, None, base)
+    found = stored.load(folder)
     tables = {
         name: Table(name, ParquetStream(str(base / f"{name}.parquet"), found.digests.get(f"{name}.parquet")))
         for name in TABLES
     }
     return Result(json.dumps(found.measured, ensure_ascii=False), found.scenario, tables, None, base)
+
+
+@dataclass(frozen=True, slots=True)
+class _Missing:
+    """The table of a run of which only the summary is there."""
+
+    path: Path
+    name: str
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        raise InputError(f"{self.path}: is a summary alone, without the table `{self.name}`; read the run's folder")

@@ -55,8 +55,29 @@ def load(folder: str | os.PathLike[str]) -> Stored:
         if (base / name).is_file():
             content = scenario if name == SCENARIO_FILE else (base / name).read_bytes()
             _refuse_other(base / name, content, digests.get(name, ""), summary["run_id"])
-    measured = {name: value for name, value in summary.items() if name not in _SEALS}
-    return Stored(measured, scenario.decode(), digests)
+    return Stored(_measured(summary), scenario.decode(), digests)
+
+
+def lone(path: Path) -> Stored:
+    """A summary without the files of its run, as a baseline that is kept, or what `--format json` prints.
+
+    Its scenario is empty where it has none. Raises InputError for what is none, or is not as it was written.
+    """
+    try:
+        text = path.read_bytes()
+    except OSError as e:
+        raise InputError(f"{path}: {e.strerror or e}") from None
+    summary = judged(path, text, sealed_only=False)
+    return Stored(_measured(summary), str(summary.get(_SCENARIO) or ""), {})
+
+
+def _measured(summary: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: value for name, value in summary.items() if name not in (*_SEALS, _SCENARIO)}
+
+
+def sealed_with(summary: Mapping[str, Any], scenario: str, digests: Mapping[str, str]) -> dict[str, Any]:
+    """A summary as it is written: with its scenario, the digests of the files beside it, and its own checksum."""
+    return sealed.seal({**summary, _SCENARIO: scenario, "files": digests})
 
 
 def earlier(folder: str | os.PathLike[str]) -> str | None:
@@ -68,18 +89,19 @@ def earlier(folder: str | os.PathLike[str]) -> str | None:
         return None
 
 
-def judged(path: Path, text: bytes) -> dict[str, Any]:
-    """A summary that is whole. Raises InputError for one that is not."""
+def judged(path: Path, text: bytes, sealed_only: bool = True) -> dict[str, Any]:
+    """A summary that is whole; where not `sealed_only` also one that was printed. Raises InputError for others."""
     try:
         summary = sealed.parse(text)
     except ValueError as e:
         raise InputError(f"{path}: is not JSON: {e}; {_AGAIN}") from None
     if not isinstance(summary, dict) or summary.get("schema") != SCHEMA:
         raise InputError(f"{path}: is no summary of a run ({SCHEMA})")
-    missing = [name for name in (*NEEDED, *_SEALS) if name not in summary]
+    is_sealed = sealed_only or any(name in summary for name in (*_SEALS, _SCENARIO))
+    missing = [name for name in (*NEEDED, *(_SEALS if is_sealed else ())) if name not in summary]
     if missing:
         raise InputError(f"{path}: {', '.join(missing)}: missing, which every summary has; {_AGAIN}")
-    if not sealed.is_whole(summary) or not isinstance(summary["files"], dict):
+    if is_sealed and (not sealed.is_whole(summary) or not isinstance(summary["files"], dict)):
         raise InputError(f"{path}: its checksum is of other content: it was edited, or is damaged; {_AGAIN}")
     return summary
 
@@ -101,6 +123,8 @@ def _refuse_other(path: Path, content: bytes, digest: str, run_id: str) -> None:
 _READ: Final = (*(f"{name}.parquet" for name in TABLES), SCENARIO_FILE)
 # What a summary says of its files, and of itself; no part of what was measured.
 _SEALS: Final = ("files", sealed.CHECKSUM)
+# So that the summary alone is enough to run again.
+_SCENARIO: Final = "scenario"
 _AGAIN: Final = "run it again (`wirespeed run FOLDER/scenario.toml --out ANOTHER`), or take the files as they were"
 # As the footer of a Parquet file has its metadata: the name, the type and length of its value, the value.
 _RUN_ID: Final = re.compile(rb"wirespeed\.run_id..([0-9a-f]{16,64})", re.DOTALL)

@@ -131,9 +131,7 @@ def test_with_a_run_that_measured_nothing_there_is_nothing_to_compare(side):
         assert "ring" not in text.replace("string", "")
         assert "traffic" not in text
     (ring,) = (
-        each
-        for each in comparing.document([found], [[]])["comparisons"][0]["metrics"]
-        if each["metric"] == "ring"
+        each for each in comparing.document([found], [[]])["comparisons"][0]["metrics"] if each["metric"] == "ring"
     )
     assert (ring[side], ring["change_pct"], ring["significant"]) == (None, None, False)
     # Of b nothing can be held against a limit; a value of b that is there needs no baseline.

@@ -454,17 +454,51 @@ def test_a_file_that_is_no_journal_is_not_touched(tmp_path: Path) -> None:
 # --- run again ---
 
 
-def test_a_folder_and_any_of_its_tables_are_enough_to_run_again(tmp_path: Path) -> None:
+def test_a_folder_and_any_of_its_files_are_enough_to_run_again(tmp_path: Path) -> None:
     first = wirespeed.run("forwarding", set=[*SET, "run.seed=7"])
-    first.write(tmp_path / "out", report=False)
-    for again in (tmp_path / "out", *(tmp_path / "out" / f"{name}.parquet" for name in TABLES)):
+    first.write(tmp_path / "out")
+    for name in (*(f"{table}.parquet" for table in TABLES), "scenario.toml", "report.html"):
+        assert wirespeed.resolve(tmp_path / "out" / name) == first.scenario, name
+    # Alone, and under another name, as a baseline is kept.
+    shutil.copy(tmp_path / "out" / "summary.json", tmp_path / "baseline.json")
+    for again in (tmp_path / "out", tmp_path / "baseline.json"):
         assert wirespeed.run(again).run_id == first.run_id
+    (tmp_path / "printed.json").write_text(first.summary_json)
+    with pytest.raises(wirespeed.InputError, match="is a summary without its scenario"):
+        wirespeed.run(tmp_path / "printed.json")
     called = [sys.executable, "-m", "wirespeed", "run", str(tmp_path / "out"), "--format=json"]
     ran = subprocess.run(called, capture_output=True, text=True, check=True)
     assert json.loads(ran.stdout)["run_id"] == first.run_id
 
 
+def test_a_summary_alone_is_a_baseline(tmp_path: Path) -> None:
+    first = wirespeed.run("forwarding", set=SET)
+    first.write(tmp_path / "out", report=False)
+    kept, printed = tmp_path / "kept.json", tmp_path / "printed.json"
+    shutil.copy(tmp_path / "out" / "summary.json", kept)
+    printed.write_text(first.summary_json)
+    for baseline in (kept, printed):
+        found = wirespeed.compare(baseline, first)
+        assert found.document["a"]["run_id"] == first.run_id
+        assert all(each["a"] == each["b"] for each in found.metrics.values())
+    alone = wirespeed.read(kept)
+    assert (alone.summary["packets"], alone.scenario) == (first.summary["packets"], first.scenario)
+    with pytest.raises(wirespeed.InputError, match="is a summary alone, without the table `packets`"):
+        alone.packets.to_arrow()
+    edited = kept.read_text().replace('"packets": ', '"packets": 1', 1)
+    assert edited != kept.read_text()
+    kept.write_text(edited)
+    with pytest.raises(wirespeed.InputError, match="was edited, or is damaged"):
+        wirespeed.compare(kept, first)
+
+
 def test_what_is_no_result_is_told_as_such(tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text('{"schema": "wirespeed.sweep/1"}')
+    with pytest.raises(wirespeed.InputError, match="is no summary of a run"):
+        wirespeed.run(tmp_path / "other.json")
+    (tmp_path / "other.html").write_text("<!doctype html><p>wirespeed")
+    with pytest.raises(wirespeed.InputError, match="is a page that shows no scenario"):
+        wirespeed.run(tmp_path / "other.html")
     with pytest.raises(wirespeed.InputError, match="is a folder; a scenario is a TOML file"):
         wirespeed.run(tmp_path)
     pa.parquet.write_table(ROWS, tmp_path / "foreign.parquet")

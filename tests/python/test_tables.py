@@ -54,7 +54,8 @@ def test_a_written_result_is_read_with_its_tables(folder: Path) -> None:
     assert result.run_id == "1f0c2b3a4d5e6f70"
     assert not result.partial
     assert result.scenario == "seed = 1\n"
-    assert result.operand == str(folder)
+    with result.operand() as operand:
+        assert operand == str(folder)
     for name in TABLES:
         assert pl.DataFrame(getattr(result, name)).columns == [name, "value"]
 

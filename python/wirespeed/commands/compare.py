@@ -24,12 +24,13 @@ _EPILOG: Final = (
     "Examples:\n\n"
     "  wirespeed compare forwarding forwarding,machine.llc.core_ways=4\n\n"
     "  wirespeed compare forwarding upf --capture trace.pcap.gz --out compared\n\n"
+    "  wirespeed compare baseline.json forwarding --fail-if 'p99 > +5%'\n\n"
     "  wirespeed compare before/ after/ --fail-if 'p99 > +5%' --fail-if 'loss > 0.001'\n\n"
     "A condition is METRIC OP VALUE: a change (+5%, -2%), or a value (20 us, 0.001, 5 Mpps). Metrics are p50, p99, "
     "p999, mean, loss, carried_mpps and the attribution reasons. It fails only where it holds for the whole 95 % "
     "half-width, or where b has no value and a has one; it passes only where it holds for no part of that.\n\n"
-    "Exit code: 0 fine, 1 a condition fails or has no value to judge, 2 bad input, 4 none fails but a half-width is too "
-    "wide to tell (more packets decide), 130 stopped by Ctrl-C."
+    "Exit code: 0 fine, 1 a condition fails or has no value to judge, 2 bad input, 4 none fails but a half-width is "
+    "too wide to tell (more packets decide), 130 stopped by Ctrl-C."
 )
 
 app = typer.Typer()
@@ -43,7 +44,7 @@ class Options(Traffic):
         list[str],
         typer.Argument(
             metavar="A B [C]...",
-            help="Scenarios or result folders; all are compared with the first. "
+            help="Scenarios, result folders, or a summary.json alone; all are compared with the first. "
             "SCENARIO,PATH=VALUE is a scenario with one setting changed.",
             show_default=False,
         ),
@@ -122,7 +123,7 @@ def _judge(given: Options) -> None:
         raise InputError("compare needs at least two operands: scenarios or result folders")
     if given.junit is not None and not given.fail_if:
         raise InputError(f"--junit {given.junit}: has the conditions of --fail-if, and there is none; give one")
-    if not all(api.is_folder(each) for each in given.operands):
+    if not all(api.is_result(each) for each in given.operands):
         return
     for_running = {
         "--set": bool(given.settings),
