@@ -90,6 +90,20 @@ def interval(ns: float | None, half_width_ns: float | None) -> str:
     return f"{ns / scale:,.{decimals}f} ± {about} {unit}"
 
 
+def ends(low: float, high: float) -> str:
+    """A time from its least to its most, in nanoseconds: both in the unit of the larger, as exact as they are apart.
+
+    >>> ends(1960.0, 1972.0), ends(0.0, 5e6), ends(100.0, 100.0)
+    ('1.960 to 1.972 µs', '0.0 to 5.0 ms', '100 to 100 ns')
+    """
+    scale, unit = _time_unit(high)
+    wide = (high - low) / 2 / scale
+    if wide <= 0:
+        return f"{digits(low / scale)} to {digits(high / scale)} {unit}"
+    decimals = min(max(0, 1 - math.floor(math.log10(wide))), 3)
+    return f"{low / scale:,.{decimals}f} to {high / scale:,.{decimals}f} {unit}"
+
+
 def share(part: float | None, decimals: int = 1) -> str:
     """A share in 0..1 as a percentage; what is positive yet rounds to nothing is shown as `< 0.1 %`.
 

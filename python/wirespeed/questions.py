@@ -7,7 +7,8 @@ How an answer was reckoned stands in it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -15,7 +16,20 @@ from wirespeed import ceilings
 from wirespeed import quantities as q
 from wirespeed.ceilings import CoreCeiling
 from wirespeed.slowest import Slowest
-from wirespeed.summary import LIMITS, core_cycles, curve_text, headline, label, levels, loss_is_known, stages, status
+from wirespeed.summary import (
+    LIMITS,
+    Family,
+    core_cycles,
+    curve_text,
+    headline,
+    label,
+    levels,
+    loss_is_known,
+    memory_cycles,
+    memory_share,
+    stages,
+    status,
+)
 from wirespeed.summary_types import Summary
 
 # A smaller gain of the rate is none: rates are reckoned.
@@ -24,6 +38,7 @@ _LEAST_GAIN: Final = 0.005
 _TIMES: Final = 2.0
 # Less than this share of a whole is not worth a word.
 _REMARKABLE: Final = 0.1
+_DRAM: Final[tuple[Family, ...]] = ("dram",)
 # Locks that take more of the cycles are told of.
 _LEAST_LOCK: Final = 0.01
 # A ring that is fuller on average never runs dry for long: more comes than is taken.
@@ -256,7 +271,7 @@ def ten(summary: Summary, scenario: str, slow: Slowest | None, assumed: str) -> 
         Reply("By how much?", _margin(summary, settings), "rate"),
         Reply("What limits it?", _limit(summary), "cycles"),
         *more[:2],
-        Reply("What is DDIO's share?", _ddio(summary), "levels"),
+        Reply("What is DDIO's share?", ddio := _ddio(summary), "levels", _without_ddio(ddio)),
         *more[2:],
         Reply("How sure is this?", _sure(summary), "numbers"),
         Reply("Does it hold for my server?", _holds(summary, assumed), "assumed"),
@@ -347,10 +362,10 @@ def _limit(summary: Summary) -> str:
     near = "" if summary.get("lost") or status(summary) == "found" else "Nothing yet; nearest is "
     told = _first(f"{near}{LIMITS[limit]}")
     if limit == "core":
-        parts = sorted(core_cycles(summary), key=lambda part: -part.ns)[:2]
-        cycles = ", ".join(f"{part.label} {q.share(part.share, 0)}" for part in parts)
         busy = max((core.get("busy") or 0.0 for core in summary.get("cores") or ()), default=0.0)
-        return f"{told}: the busiest is busy {q.share(busy, 0)} of the time{', of that ' + cycles if cycles else ''}."
+        told += f": the busiest is busy {q.share(busy, 0)} of the time"
+        memory = memory_share(summary)
+        return f"{told}.{'' if memory is None else _spent(summary, memory)}"
     if limit == "pcie" and q.is_number(rate := pcie.get("rate_gbps")):
         ways = {"towards the host": pcie.get("to_host_link_gbps"), "from the host": pcie.get("from_host_link_gbps")}
         way, gbps = max(ways.items(), key=lambda each: each[1] or 0.0)
@@ -375,17 +390,49 @@ def _ddio(summary: Summary) -> str:
     llc = next((level for level in levels(summary) if level.get("name") == "LLC"), None)
     if llc is not None and q.is_number(hits := llc.get("hit_rate")):
         told += f"; cores then find {q.share(hits, 0)} of what they ask of the LLC"
-    return f"{told}."
+    return f"{told}.{_missed(summary)}"
+
+
+def _spent(summary: Summary, memory: float) -> str:
+    """What the cycles of a packet go to: instructions and memory, and what of that most."""
+    parts = core_cycles(summary)
+    work = sum(part.share for part in parts if part.family == "core")
+    told = f" Of a packet's cycles {q.share(work, 0)} execute instructions; memory's share is {q.share(memory, 0)}"
+    most = max((part for part in parts if part.family in ("shared", "dram")), key=lambda part: part.ns, default=None)
+    return f"{told}, most of it {most.label}." if most is not None else f"{told}."
+
+
+def _without_ddio(told: str) -> str:
+    """The command that measures what DDIO brings, where the answer ends with it."""
+    return "wirespeed compare scenario.toml scenario.toml,machine.llc.io_ways=0" if told.endswith(":") else ""
+
+
+def _missed(summary: Summary) -> str:
+    """What cores pay for lines that the LLC lacks, in time and rate: the most that DDIO could still bring."""
+    ghz, cores = (summary.get("machine") or {}).get("core_ghz"), ceilings.of_cores(summary, {})
+    missed, whole = memory_cycles(summary, _DRAM), sum(part.ns for part in core_cycles(summary))
+    if not q.is_number(ghz) or cores is None or missed is None or missed >= whole:
+        return ""
+    if not missed:
+        return " Cores wait for no DRAM: more of it brings them nothing."
+    return (
+        f" What they do not find costs them {q.duration(missed / ghz)} a packet, {q.share(missed / whole)} of its "
+        f"cycles: were all of it there, they would go to {q.mpps(cores.mpps * whole / (whole - missed))} at most, now "
+        f"{q.mpps(cores.mpps)}. What DDIO brings is the difference to a run without it:"
+    )
 
 
 def _sure(summary: Summary) -> str:
     sojourn = summary.get("sojourn_ns") or {}
     chance = [
-        f"{words} ± {q.share(wide / value)}"
-        for name, words, half in (("mean", "mean sojourn", "half_width"), ("p99", "p99", "p99_half_width"))
-        if q.is_number(value := sojourn.get(name)) and q.is_number(wide := sojourn.get(half)) and value > 0
+        f"{words} from {q.ends(*within)}"
+        for name, words in (("mean", "mean sojourn"), ("p99", "p99"))
+        if (within := _by_chance(summary, name)) is not None
     ]
-    told = [f"By chance {', '.join(chance)} at 95 %."] if chance else []
+    loss, wide = summary.get("loss"), summary.get("loss_half_width")
+    if summary.get("lost") and q.is_number(loss) and q.is_number(wide) and wide > 0:
+        chance.append(f"loss from {q.probability(max(loss - wide, 0.0))} to {q.probability(min(loss + wide, 1.0))}")
+    told = [f"By chance, at 95 %: {_and(chance)}."] if chance else []
     if chance and q.is_number(sojourn.get("p99")) and sojourn.get("p99_half_width", 0.0) is None:
         told.append("Too few packets bound p99.")
     if summary.get("stationary") is False:
@@ -393,21 +440,64 @@ def _sure(summary: Summary) -> str:
     return " ".join([*told, *_model(summary)])
 
 
+def _by_chance(summary: Summary, name: str) -> tuple[float, float] | None:
+    """From where to where the mean or a quantile of the sojourn is, at 95 %; None where that is not bounded."""
+    sojourn: Mapping[str, Any] = summary.get("sojourn_ns") or {}
+    value, wide = sojourn.get(name), sojourn.get("half_width" if name == "mean" else f"{name}_half_width")
+    if not q.is_number(value) or not q.is_number(wide) or value <= 0:
+        return None
+    low, high = sojourn.get(f"{name}_low"), sojourn.get(f"{name}_high")
+    if q.is_number(low) and q.is_number(high):
+        return low, high
+    return max(value - wide, 0.0), value + wide
+
+
 def _model(summary: Summary) -> Iterator[str]:
+    """What the model's error on measured servers makes of what is told: from where to where it is."""
     errors = (summary.get("verdict") or {}).get("model_errors") or []
     nouns = {"rate": "rates", "latency": "latency", "hits": "DDIO hits"}
-    known = []
     for each in errors:
         low, high = each.get("low"), each.get("high")
         if each.get("rows") and q.is_number(low) and q.is_number(high):
             sources = "source" if each["sources"] == 1 else "sources"
             of = f"{q.count(each['rows'])} measurements of {each['sources']} {sources}"
-            known.append(f"{nouns[each['kind']]} {_band(low, high, each['kind'])} ({of})")
-    if known:
-        yield f"Beside measured servers the model has {_and(known)}."
+            band = f"were {_band(low, high, each['kind'])} in {of}"
+            within = _by_model(summary, each["kind"], low, high)
+            noun = nouns[each["kind"]]
+            yield f"With the model's error {within} (predictions {band})." if within else f"Predicted {noun} {band}."
     missing = [nouns[each["kind"]] for each in errors if not each.get("rows")]
     if missing:
         yield f"No server was measured that tells how far off {_and(missing)} {_is(missing)}."
+
+
+def _by_model(summary: Summary, kind: str, low: float, high: float) -> str:
+    """What the run says, less the errors of predictions: they are predicted over measured less 1, of hits points."""
+    if kind == "hits":
+        rate = next((each.get("hit_rate") for each in levels(summary) if each.get("name") == "DDIO"), None)
+        if not q.is_number(rate):
+            return ""
+        return f"DDIO hits from {q.share(max(rate - high, 0.0), 0)} to {q.share(min(rate - low, 1.0), 0)}"
+    if low <= -1:
+        return ""  # nothing was predicted of some: what is measured is not bounded
+    if kind == "rate":
+        what, mpps = _rate_told(summary)
+        return "" if mpps is None else f"{what} from {q.mpps(mpps / (1 + high))} to {q.mpps(mpps / (1 + low))}"
+    within = _by_chance(summary, "p99")
+    return "" if within is None else f"p99 from {q.ends(within[0] / (1 + high), within[1] / (1 + low))}"
+
+
+def _rate_told(summary: Summary) -> tuple[str, float | None]:
+    """The rate that the run says, and its name: what was searched, what got through, or where something is full."""
+    verdict, search = summary.get("verdict") or {}, summary.get("search") or {}
+    served = ceilings.served_mpps(summary)
+    if status(summary) == "found":
+        return str(search.get("kind", "")).upper(), search.get("mpps")
+    if summary.get("lost"):
+        return "what gets through", served
+    headroom, limit = verdict.get("headroom"), verdict.get("limit")
+    if served is None or limit is None or not q.is_number(headroom):
+        return "", None
+    return f"the rate at which {LIMITS[limit]} is full", served * (1 + headroom)
 
 
 def _band(low: float, high: float, kind: str) -> str:
@@ -435,18 +525,27 @@ def _holds(summary: Summary, assumed: str) -> str:
     return f"{told} Yours: wirespeed calibrate measures it, wirespeed import reads lscpu and ethtool."
 
 
-def _next(summary: Summary) -> tuple[str, str, str]:
-    """What to try, the section that says how to run again, and the command."""
+def to_type(summary: Summary, again: Sequence[str], advise: Sequence[str], out: str = "") -> tuple[str, str]:
+    """What to try next, and the whole command that does: `again` runs the scenario again, `advise` asks for advice.
+
+    Settings are added to them, and `--out` with `out`, where pages are wanted.
+    """
+    kept = ["--out", out] if out else []
     advice = (summary.get("verdict") or {}).get("advice") or []
     for each in advice:
         if flags := _FLAGS.findall(each):
-            return each, "again", f"wirespeed run scenario.toml {' '.join(flags)}"
+            words = [word for flag in flags for word in flag.split(" ", 1)]
+            return each, shlex.join([*again, *words, *kept])
     if advice:
-        return f"{advice[0]} What else would pay:", "again", "wirespeed advise scenario.toml"
+        return f"{advice[0]} What else would pay:", shlex.join([*advise, *kept])
     if not summary.get("search"):
-        return (
-            "The highest rate without loss is found by a search.",
-            "again",
-            "wirespeed run scenario.toml --search ndr",
-        )
-    return "What would pay most:", "again", "wirespeed advise scenario.toml"
+        search = shlex.join([*again, "--search", "ndr", *kept])
+        return "The highest rate without loss is found by a search.", search
+    return "What would pay most:", shlex.join([*advise, *kept])
+
+
+def _next(summary: Summary) -> tuple[str, str, str]:
+    """What to try, the section that says how to run again, and the command: in the folder of the report."""
+    scenario = "scenario.toml"
+    text, command = to_type(summary, ["wirespeed", "run", scenario], ["wirespeed", "advise", scenario], "next")
+    return text, "again", command

@@ -11,7 +11,7 @@ and inter-frame gap) unless the name says `_l2_`; shares and losses are in 0..1.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
@@ -139,13 +139,46 @@ def core_cycles_text(summary: Summary) -> str:
         / sum(core["packets"] for core in cores)
         for cores in stages(summary)
     )
-    beyond = sum(part.share for part in parts if part.family not in ("core", "private"))
+    memory = memory_share(summary)
     busiest = max(summary["cores"], key=lambda core: core["busy"])
     return (
         f"{q.digits(sum(part.ns for part in parts))} cycles and {q.digits(work)} instructions a packet; "
-        f"{q.share(beyond, 0)} of the cycles wait for what is beyond L2. The busiest core, {busiest['core']}, is busy "
+        f"memory's share is {q.share(memory, 0)}: cycles that wait for LLC, other cores and DRAM. "
+        f"The busiest core, {busiest['core']}, is busy "
         f"{q.share(busiest['busy'], 0)} of the time."
     )
+
+
+_MEMORY: Final[tuple[Family, ...]] = ("shared", "dram")
+
+
+def memory_cycles(summary: Summary, families: Collection[Family] = _MEMORY) -> float | None:
+    """The cycles a packet that wait for memory beyond L2: the LLC, other cores and DRAM; None where none are known."""
+    parts = core_cycles(summary)
+    return sum(part.ns for part in parts if part.family in families) if parts else None
+
+
+def memory_share(summary: Summary) -> float | None:
+    """Memory's share, wherever it is told: of the cycles that a packet takes of cores, those of `memory_cycles`.
+
+    L1, L2 and TLB are not in it, nor are locks and copies. None where no cycles are known.
+    """
+    cycles = memory_cycles(summary)
+    return None if cycles is None else cycles / sum(part.ns for part in core_cycles(summary))
+
+
+def seen(summary: Summary, with_reasons: bool) -> list[str]:
+    """All that a verdict saw, for a page that tells memory's share by cycles beside it.
+
+    What a verdict says of memory is of a packet's own time in a core, without the time of the others of its burst, and
+    counts L1 and L2 in: another number, which would stand beside `memory_share` under the same name.
+    """
+    verdict = summary.get("verdict") or {}
+    told = (verdict.get("reasons") or [] if with_reasons else []) + (verdict.get("details") or [])
+    return [each for each in told if not (each.startswith(_OWN_TIME) and memory_share(summary) is not None)]
+
+
+_OWN_TIME: Final = "While a core works on a packet itself, it waits for memory"
 
 
 def label(name: str, labels: Mapping[str, str] | None) -> str:

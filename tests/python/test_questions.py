@@ -11,7 +11,9 @@ import pytest
 import summaries
 import wirespeed
 from wirespeed import ceilings, questions
+from wirespeed import quantities as q
 from wirespeed.slowest import Slowest, slowest
+from wirespeed.summary import core_cycles_text, memory_share, seen
 
 SCENARIO = "[nic]\nburst = 32\n[machine]\ncores = 4\n"
 # Twice line rate for cores, less for PCIe.
@@ -137,12 +139,14 @@ def test_how_sure_it_is_says_which_way_the_model_was_off() -> None:
         {"kind": "latency", "shared": [], "rows": 0, "sources": 0, "low": None, "high": None},
         {"kind": "hits", "shared": ["core a"], "rows": 10, "sources": 1, "low": -0.28, "high": 0.09},
     ]
-    told = {"status": "carries", "model_errors": errors}
+    told = {"status": "carries", "model_errors": errors, "limit": "pcie", "headroom": 0.5}
     replies = {reply.question: reply.text for reply in questions.ten(busy(0.5, verdict=told), SCENARIO, None, "")}
     assert replies["How sure is this?"] == (
-        "By chance mean sojourn ± 0.3 %, p99 ± 1.4 % at 95 %. Beside measured servers the model has rates 1 % too low "
-        "to 35 % too high (43 measurements of 2 sources) and DDIO hits 28 points too low to 9 points too high (10 "
-        "measurements of 1 source). No server was measured that tells how far off latency is."
+        "By chance, at 95 %: mean sojourn from 4.108 to 4.133 µs and p99 from 8.94 to 9.19 µs. With the model's error "
+        "the rate at which PCIe is full from 11.1 Mpps to 15.2 Mpps (predictions were 1 % too low to 35 % too high in "
+        "43 measurements of 2 sources). With the model's error DDIO hits from 91 % to 100 % (predictions were 28 "
+        "points too low to 9 points too high in 10 measurements of 1 source). No server was measured that tells how "
+        "far off latency is."
     )
     unsettled = busy(0.5, verdict=told, stationary=False)
     unsettled["sojourn_ns"]["p99_half_width"] = None
@@ -150,8 +154,15 @@ def test_how_sure_it_is_says_which_way_the_model_was_off() -> None:
         each.text for each in questions.ten(unsettled, SCENARIO, None, "") if each.question == "How sure is this?"
     ]
     assert sure.startswith(
-        "By chance mean sojourn ± 0.3 % at 95 %. Too few packets bound p99. The run had not settled: "
+        "By chance, at 95 %: mean sojourn from 4.108 to 4.133 µs. Too few packets bound p99. The run had not settled: "
     )
+    # What got through of a run that lost, and a tail whose model was off by half to twice.
+    errors[1] = {"kind": "latency", "shared": [], "rows": 3, "sources": 1, "low": -0.5, "high": 1.0}
+    lossy = busy(0.99, verdict=told, lost=100, loss=0.1, loss_half_width=0.01)
+    (sure,) = [each.text for each in questions.ten(lossy, SCENARIO, None, "") if each.question == "How sure is this?"]
+    assert "loss from 9.00 % to 11.0 %." in sure
+    assert "what gets through from 6.67 Mpps to 9.09 Mpps" in sure
+    assert "p99 from 4.5 to 18.4 µs (predictions were 50 % too low to 100 % too high in 3 measurements" in sure
     assert "measured servers share its core a." in replies["Does it hold for my server?"]
 
 
@@ -231,7 +242,55 @@ def test_a_run_answers_ten_questions_and_its_next_command_is_one() -> None:
     assert len(replies) == 10
     by_question = {reply.question: reply for reply in replies}
     assert "of 20,000 packets" in by_question["Does it keep wire speed?"].text
-    assert by_question["What do I type next?"].command == "wirespeed run scenario.toml --set machine.cores=2"
+    assert by_question["What do I type next?"].command == (
+        "wirespeed run scenario.toml --set machine.cores=2 --out next"
+    )
+    # One share of memory, wherever it is told.
+    memory = q.share(memory_share(found.summary), 0)
+    assert f"memory's share is {memory}, most of it " in by_question["What limits it?"].text
+    assert f"memory's share is {memory}: cycles" in core_cycles_text(found.summary)
+    told = found.summary["verdict"]["reasons"] + found.summary["verdict"]["details"]
+    assert [each for each in told if each not in seen(found.summary, with_reasons=True)] == [
+        each for each in told if "works on a packet itself" in each
+    ]
+    assert len(seen(found.summary, with_reasons=True)) == len(told) - 1
+
+
+def test_ddio_is_told_in_time_and_rate_with_the_command_that_measures_it() -> None:
+    levels = [{"name": "DDIO", "hits": 60, "misses": 40, "hit_rate": 0.6}]
+    summary = busy(0.8, levels=levels, attribution_ns={"dma_memory": 50.0, "pcie": 950.0})
+    for each in summary["cores"]:
+        each["cycles"] = {"core": 60.0, "llc": 20.0, "row_miss": 15.0, "bus": 5.0}
+    (reply,) = [each for each in questions.ten(summary, SCENARIO, None, "") if each.question == "What is DDIO's share?"]
+    # 20 of 100 cycles at 2 GHz; two cores that are busy 80 % at 10 Mpps go to 12.5, and to 15.6 in 80 cycles.
+    assert "costs them 10.0 ns a packet, 20.0 % of its cycles: were all of it there, they would go to 15.6 Mpps" in (
+        reply.text
+    )
+    assert "at most, now 12.5 Mpps." in reply.text
+    assert reply.command == "wirespeed compare scenario.toml scenario.toml,machine.llc.io_ways=0"
+    assert core_cycles_text(summary).startswith("100 cycles and")
+    assert memory_share(summary) == pytest.approx(0.4)
+    # Locks and copies are not memory's.
+    summary["cores"][0]["cycles"] = summary["cores"][1]["cycles"] = {"core": 50.0, "lock": 30.0, "copy": 20.0}
+    assert memory_share(summary) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "command"),
+    [
+        ({}, "wirespeed run my.toml --set a=1 --search ndr --out kept-next"),
+        ({"search": {"kind": "ndr"}}, "wirespeed advise my.toml --set a=1 --out kept-next"),
+        (
+            {"verdict": {"advice": ["Try it (--set machine.cores=3 --set nic.burst=16)."]}},
+            "wirespeed run my.toml --set a=1 --set machine.cores=3 --set nic.burst=16 --out kept-next",
+        ),
+    ],
+)
+def test_what_to_type_next_is_a_whole_command(changes: dict[str, Any], command: str) -> None:
+    run, advise = (["wirespeed", name, "my.toml", "--set", "a=1"] for name in ("run", "advise"))
+    summary = summaries.lossless(**{"verdict": {}, **changes})
+    assert questions.to_type(summary, run, advise, "kept-next")[1] == command
+    assert questions.to_type(summary, run, advise)[1] == command.removesuffix(" --out kept-next")
 
 
 def test_what_is_reckoned_of_one_more_core_is_near_what_a_run_with_it_serves() -> None:

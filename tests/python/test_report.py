@@ -235,7 +235,7 @@ def test_a_cores_cycles_are_told_of_a_packet_that_it_worked_on() -> None:
     summary = summaries.sound()
     words = Page(page(summary, SCENARIO)).words
     # Whatever was lost before or behind them.
-    assert "241 cycles and 171 instructions a packet; 42 % of the cycles wait for what is beyond L2." in words
+    assert "241 cycles and 171 instructions a packet; memory's share is 42 %: cycles that wait for LLC, other" in words
     assert "The busiest core, 0, is busy 100 % of the time." in words
     assert "1 more 0.200 cycles" in words
     # A receiving core and a working one, of which the second has half of the packets.
@@ -243,7 +243,7 @@ def test_a_cores_cycles_are_told_of_a_packet_that_it_worked_on() -> None:
         summary["cores"][0] | {"receives": True, "packets": 1_000, "cycles": {"core": 100.0}},
         summary["cores"][1] | {"receives": False, "packets": 500, "cycles": {"core": 300.0}},
     ]
-    assert "400 cycles and 342 instructions a packet; 0 % of" in Page(page(summary, SCENARIO)).words
+    assert "400 cycles and 342 instructions a packet; memory's share is 0 %" in Page(page(summary, SCENARIO)).words
     for core in summary["cores"]:
         del core["cycles"]
     assert "Where a core's cycles go" not in Page(page(summary, SCENARIO)).words

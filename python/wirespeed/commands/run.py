@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import typer
 
-from wirespeed import api, files, terminal
+from wirespeed import api, files, questions, terminal
 from wirespeed.commands import options
 from wirespeed.commands.exits import EXIT_STOPPED
 from wirespeed.commands.fields import spread
@@ -93,11 +93,26 @@ def run(scenario: str, given: Kept, search: Search | None = None) -> int:
         emit(result.summary_json)
     else:
         show(terminal.run_summary(result.summary, result.scenario, result.slowest()))
+        if not result.partial:
+            _, command = questions.to_type(result.summary, *_typed(scenario, given, search))
+            emit(f"\nWhat do I type next?\n  {command}")  # in one piece, to be copied
     if not given.quiet:
         _say_where(given, written)
         if given.out is not None and before is not None:
             say(f"replaced run {before} in {given.out}")
     return EXIT_STOPPED if result.partial else 0
+
+
+def _typed(scenario: str, given: Kept, search: Search | None) -> tuple[list[str], list[str], str]:
+    """The words that run this again, those that ask for advice on it, and a folder beside the one that was given."""
+    words = [scenario]
+    for option, value in (("--capture", given.capture), ("--table", given.table)):
+        words += [option, str(value)] if value is not None else []
+    words += [word for setting in given.settings or [] for word in ("--set", setting)]
+    again = ["wirespeed", "run", *words]
+    again += ["--seed", str(given.seed)] if given.seed is not None else []
+    again += ["--search", search] if search is not None else []
+    return again, ["wirespeed", "advise", *words], "" if given.out is None else f"{given.out}-next"
 
 
 def simulate(
