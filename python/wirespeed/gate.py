@@ -197,14 +197,14 @@ def _change(metric: Metric) -> tuple[float, float]:
 
 
 def _value(metric: Metric) -> tuple[float, float]:
-    """The value of the other operand and the half-width of the difference, in the metric's unit.
+    """The value of the other operand and its half-width, in the metric's unit.
 
-    The half-width of the difference is at least that of either value, so an absolute condition errs towards noise.
+    Where that is not known it is the half-width of the difference, which is no less unless both saw the same packets.
     """
     a, b = metric.get("a"), metric.get("b")
     if b is None:
         return math.nan, math.nan
-    if a is None:
+    if a is None or metric.get("b_half_width") is not None:
         return b, _number(metric.get("b_half_width"))
     if a == b == 0:
         return 0.0, 0.0  # what neither saw is judged as it was seen

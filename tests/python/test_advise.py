@@ -199,7 +199,7 @@ def test_a_set_that_loses_packets_at_any_rate_has_no_gain_and_is_shown_without(a
     assert any("without loss none" in line for line in text.now(document))
     assert "without loss none and none, –" in text.confirmation(document)
     assert text.ranked(document)[1][0][3] == "–"
-    assert page.page(document).count("<svg") == 2
+    assert page.page(document).count("<svg") == 3
 
 
 def test_the_command_of_the_comparison_says_once_how_much_is_offered():
@@ -362,9 +362,9 @@ def test_advice_that_is_known_is_not_run_again_and_does_not_depend_on_jobs(advic
 def test_advice_is_shown_with_intervals_and_its_command(advice):
     _, _, found = advice
     shown = page.page(found.document)
-    # The rate and p99; loss where it changes, and else a line that says that it does not.
+    # Gain against cost, the rate and p99; loss where it changes, and else a line that says that it does not.
     changes = any(text.changes_loss(each["loss"]) for each in found.document["techniques"])
-    assert shown.count("<svg") == (3 if changes else 2)
+    assert shown.count("<svg") == (4 if changes else 3)
     assert ("No technique surely changes the loss" in shown) != changes
     assert "99th percentile of sojourn at its own load" in shown
     # What is long wraps or is scrolled inside its box: the page is as wide as the window.
@@ -564,6 +564,89 @@ def test_techniques_are_in_groups_of_who_can_do_them(advice):
     assert "<h3>More cores</h3>" in page.page(found.document)
 
 
+def dearer(document):
+    """The document of advice whose best set takes a core, where a setting helps, too: the cheapest comes first."""
+    document = json.loads(json.dumps(document))
+    alone = {"pct": 6.0, "half_width_pct": 1.0}
+    setting = next(each for each in document["techniques"] if each["name"] == "hot_mbufs")
+    setting["alone"]["rate"] = alone
+    for each in document["techniques"]:
+        if each["name"] not in ("core", "hot_mbufs"):
+            each["alone"]["rate"] = {"pct": 0.5, "half_width_pct": 1.0}
+    command = "wirespeed run forwarding --set mempool.kind=lifo"
+    document["first"] = {"technique": "hot_mbufs", "titles": [setting["title"]], "command": command}
+    return document
+
+
+def test_the_cheapest_change_that_helps_comes_first(advice):
+    _, _, found = advice
+    document = dearer(found.document)
+    assert "core" in document["best"]["techniques"]
+    told = text.headline(document)
+    assert told.startswith(
+        "Begin with a mempool that gives the mbuf freed last, a setting: +6.0 ± 1.0 % at saturation. The best set, "
+    )
+    assert told.index("mempool") < told.index("one more core")
+    assert text.commands(document)[0] == (
+        "Run it with the cheapest change that helps, hot_mbufs",
+        document["first"]["command"],
+    )
+    assert [row[:2] for row in text.steps(document)[1]] == [
+        ["a mempool that gives the mbuf freed last", "a setting"],
+        ["one more core, with its ring", "one more core"],
+    ]
+    assert told in page.page(document)
+    # What is dearer and helps more comes later; where the best set is of the cheapest kind, it leads.
+    document["best"]["techniques"] = ["hot_mbufs"]
+    assert text.headline(document).startswith("Switch on ")
+    # What was found by runs is the first of that list.
+    named = [each["name"] for each in advice_of.helps(found.document["techniques"], "rate")]
+    assert found.document["first"]["technique"] == named[0]
+    assert "core" in named
+    kinds = [each["kind"] for each in advice_of.helps(found.document["techniques"], "rate")]
+    assert kinds == sorted(kinds, key=list(techniques.WHO).index)
+
+
+def test_why_saturation_carries_less_is_told_where_rings_push_buffers_out(advice):
+    _, _, found = advice
+    document = json.loads(json.dumps(found.document))
+    assert document["now"]["rings"] == {"rings": 1, "descriptors": 1024, "mbufs": 1024}
+    assert document["now"]["io_bytes"] == 25344 * 1024 * 2 // 11
+    document["now"] |= {"saturated_mpps": 58.0, "lifted_ndr_mpps": 75.0, "llc_hits": {"own": 0.94, "saturated": 0.67}}
+    assert text.full_rings(document) == (
+        "Why 58.0 Mpps at saturation is less than 75.0 Mpps without loss: the full ring holds 1,024 buffers, which "
+        "push each other out of the 4.5 MiB of the LLC that devices fill, so that cores find 67 % of what they ask of "
+        "the LLC there, and 94 % at the scenario's own load."
+    )
+    assert text.full_rings(document) in text.now(document)
+    for other in ({"lifted_ndr_mpps": 58.5}, {"lifted_ndr_mpps": None}, {"llc_hits": {"own": 0.68, "saturated": 0.67}}):
+        assert text.full_rings({**document, "now": document["now"] | other}) is None
+
+
+def test_one_more_core_is_a_number(advice):
+    _, _, found = advice
+    document = json.loads(json.dumps(found.document))
+    core = next(each for each in document["techniques"] if each["name"] == "core")
+    document["now"] |= {"saturated_mpps": 50.0, "lifted_ndr_mpps": 60.0}
+    core["alone"] |= {"rate": {"pct": 2.0, "half_width_pct": 3.0}, "ndr": {"pct": 20.0, "half_width_pct": 2.0}}
+    assert text.one_more_core(document) == (
+        "One more core brings (1.00 ± 1.5 Mpps) at saturation and 12.0 ± 1.2 Mpps without loss."
+    )
+    document["techniques"].remove(core)
+    assert text.one_more_core(document) is None
+
+
+def test_gain_is_drawn_against_cost_with_its_half_width(advice):
+    _, _, found = advice
+    spec = page.gain_against_cost(found.document, "rate").to_dict()
+    spans, points, names = spec["layer"]
+    assert spans["encoding"]["y"]["axis"]["title"] == "rate at saturation, alone, %"
+    assert {"y", "y2"} <= set(spans["encoding"])
+    assert spans["encoding"]["x"]["sort"] == list(techniques.IS.values())
+    assert points["encoding"]["x"]["axis"]["title"] == "what it takes, the cheapest first"
+    assert names["transform"] == [{"filter": "datum.helps"}]
+
+
 def labels(document):
     return [label for label, _ in text.commands(document)]
 
@@ -574,6 +657,7 @@ def test_where_nothing_has_to_change_the_first_command_changes_nothing(advice):
     plain = document["now"]["command"]
     document["target"]["met"] = False
     document["now"]["ndr_at_line_rate"] = False
+    document["first"] = None
     assert labels(document)[0] == "Run the best"
     assert labels(document)[-1] == "Run the best as its rate was compared, at saturation"
     assert "with more in reserve" not in " ".join(labels(document))

@@ -144,6 +144,13 @@ def test_a_value_is_judged_with_the_half_width_of_the_difference(condition: str,
     assert gate.judge(gate.parse(condition), metric()).outcome == outcome
 
 
+def test_a_value_is_judged_with_its_own_half_width_where_that_is_known() -> None:
+    # Whatever the baseline's noise: here a loss of 14 ± 1.4 % beside none.
+    loss = metric(metric="loss", a=0.14, b=0.0, change_pct=-100.0, half_width_pct=10.0, b_half_width=0.0)["p99"]
+    assert gate.judge(gate.parse("loss > 0.001"), {"loss": loss}).outcome == "ok"
+    assert gate.judge(gate.parse("p99 > 1059 ns"), metric(b_half_width=0.5)).outcome == "fails"
+
+
 def test_a_change_from_zero_counts_where_the_comparison_calls_it_significant() -> None:
     loss = {"metric": "loss", "unit": "", "a": 0.0, "b": 0.01, "change_pct": None, "half_width_pct": None}
     for significant, outcome in ((True, "fails"), (False, "within noise")):

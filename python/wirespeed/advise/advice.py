@@ -85,6 +85,7 @@ def advise(asked: Asked) -> dict[str, Any]:
     return _about(bench, asked) | {
         "now": now | {"lifted_ndr_mpps": screened["lifted_ndr_mpps"], "command": bench.command([])},
         "techniques": ranked,
+        "first": _first(bench, fit, ranked, asked.goal),
         "not_fitting": [{"name": each.name, "title": each.title, "why": each.why} for each in unfit],
         "elsewhere": dict(techniques.ELSEWHERE),
         "energy_note": _energy_note(ranked, now),
@@ -112,6 +113,7 @@ def _answered(bench: Bench, asked: Asked, mpps: float, seconds: float) -> dict[s
         "answered": True,
         "now": {"command": command},
         "techniques": [],
+        "first": None,
         "not_fitting": [],
         "interactions": [],
         "combinations": None,
@@ -485,6 +487,28 @@ def _ranked(fit: Sequence[Technique], screened: Mapping[str, Any], goal: str) ->
     sign = _sign(goal)
     # What is not known comes last.
     return sorted(rows, key=lambda row: -sign * row["alone"][goal]["pct"] if row["alone"][goal] else math.inf)
+
+
+def _first(
+    bench: Bench, fit: Sequence[Technique], ranked: Sequence[Mapping[str, Any]], goal: str
+) -> dict[str, Any] | None:
+    """Of the techniques that surely help alone the cheapest, by who can do it, and of those the best; None for none."""
+    helping = helps(ranked, goal)
+    if not helping:
+        return None
+    (chosen,) = techniques.named([helping[0]["name"]], list(fit))
+    return {"technique": chosen.name, **_described(bench, fit, [chosen.name])}
+
+
+def helps(ranked: Sequence[Mapping[str, Any]], goal: str) -> list[Mapping[str, Any]]:
+    """Those of ranked techniques that surely help alone: the cheapest first, by who can do it, then the best."""
+    sign = _sign(goal)
+    sure = [
+        each
+        for each in ranked
+        if (alone := each["alone"][goal]) is not None and sign * alone["pct"] > alone["half_width_pct"]
+    ]
+    return sorted(sure, key=lambda each: (list(techniques.WHO).index(each["kind"]), -sign * each["alone"][goal]["pct"]))
 
 
 def _percent(effect: Effect) -> dict[str, Any]:

@@ -189,7 +189,25 @@ class Bench:
             "ndr_at_line_rate": ndr["load"] >= 1.0,
             "saturated_mpps": row["carried_mpps"],
             "lift": lift,
+            "llc_hits": {"own": own.get("levels.LLC.hit_rate"), "saturated": row.get("levels.LLC.hit_rate")},
+            "rings": self._rings,
+            "io_bytes": self._io_bytes,
         }
+
+    @property
+    def _rings(self) -> dict[str, int]:
+        """How many receive rings there are, the descriptors of each, and the mbufs that they hold together."""
+        nic, pipeline = self.resolved["nic"], self.resolved.get("pipeline") or {}
+        rings = int(pipeline.get("rx_cores", self.resolved["machine"]["cores"])) * int(nic.get("queues_per_core", 1))
+        return {"rings": rings, "descriptors": int(nic["rx_descriptors"]), "mbufs": rings * int(nic["rx_descriptors"])}
+
+    @property
+    def _io_bytes(self) -> int:
+        """What the ways of the LLC that devices may fill hold."""
+        llc = self.resolved["machine"]["llc"]
+        size = llc["size"]
+        whole = int(size) if isinstance(size, int | float) else units.size("machine.llc.size", str(size))
+        return whole * units.ways(llc["io_ways"]) // int(llc["ways"])
 
     def measure(
         self, phase: str, sets: Sequence[frozenset[str]], fit: Sequence[Technique], seeds: int, own_load: bool = True

@@ -9,6 +9,7 @@ from typing import Any, Final
 import altair as alt
 
 from wirespeed.advise import text
+from wirespeed.advise.techniques import IS
 from wirespeed.report import charts
 from wirespeed.report.notebook import answer as card
 from wirespeed.report.shell import shell, table
@@ -32,6 +33,10 @@ def page(document: Mapping[str, Any]) -> str:
     body = "<section><h2>Run it</h2>"
     body += f"<p>{escape(met)}</p>" if met is not None else ""
     body += "".join(f"<p>{escape(label)}:</p>{_code(command)}" for label, command in text.commands(document))
+    first, helping = text.steps(document)
+    body += table(first, helping, ("what helps, the cheapest first", "set")) if helping else ""
+    body += f"</section><section><h2>Gain against cost</h2><figure>{_against_cost(document)}</figure>"
+    body += f"<p class=note>{escape(_COST_NOTE)}</p>"
     body += f"</section><section><h2>What each technique brings</h2>{_charts(document)}"
     heads, rows = text.ranked(document)
     titles = {
@@ -94,6 +99,46 @@ def _charts(document: Mapping[str, Any]) -> str:
     else:
         note = "<p class=note>No technique surely changes the loss at the scenario's own load.</p>"
     return "".join(f"<figure class=bars>{each}</figure>" for each in drawn) + note
+
+
+_COST_NOTE: Final = (
+    "Each point is a technique alone, with its 95 % half-width; those that surely help have their names. Left is "
+    "what can be done today, right what has to be built."
+)
+
+
+def _against_cost(document: Mapping[str, Any]) -> str:
+    what = document["goal"]
+    return charts.svg(gain_against_cost(document, what), f"Gain against cost: {_TITLES[what]}, by who can do it")
+
+
+def gain_against_cost(document: Mapping[str, Any], what: str) -> alt.LayerChart:
+    """What each technique alone changes, over what it takes: from settings to new hardware."""
+    rows = [
+        _bar(each, each["alone"][what], what == "p99") | {"who": IS[each["kind"]]}
+        for each in document["techniques"]
+        if each["alone"][what] is not None
+    ]
+    # Side by side, in the order of their gains.
+    rows = [row | {"place": place} for place, row in enumerate(sorted(rows, key=lambda row: row["y"]))]
+    base = alt.Chart(charts.data(rows)).encode(
+        x=alt.X(
+            "who:N", sort=list(IS.values()), axis=alt.Axis(title="what it takes, the cheapest first", labelAngle=0)
+        ),
+        xOffset=alt.XOffset("place:O"),
+    )
+    colour = alt.condition("datum.helps", alt.value(charts.CARRIED), alt.value(charts.OFFERED))
+    spans = base.mark_rule(strokeWidth=1.5).encode(
+        y=alt.Y("low:Q", axis=alt.Axis(title=_TITLES[what], tickCount=8)), y2="high:Q", color=colour
+    )
+    points = base.mark_point(filled=True, size=50).encode(y="y:Q", color=colour, description="words:N")
+    names = (
+        base.transform_filter("datum.helps")
+        .mark_text(align="right", dx=-7, fontSize=11, color="var(--ink)")
+        .encode(y="y:Q", text="name:N")
+    )
+    drawn: alt.LayerChart = (spans + points + names).properties(width=2 * charts.WIDTH - 100, height=260)
+    return drawn
 
 
 _NAMES: Final = alt.Axis(labelLimit=200)

@@ -22,7 +22,15 @@ WHO: Final[Mapping[Kind, str]] = {
     "core": "More cores",
     "hardware": "New hardware",
 }
-"""Who can do it, from what an operator sets today to what has to be built."""
+"""Who can do it, from what an operator sets today to what has to be built: the cheapest first."""
+IS: Final[Mapping[Kind, str]] = {
+    "setting": "a setting",
+    "bios": "a setting of the BIOS",
+    "software": "another program",
+    "core": "one more core",
+    "hardware": "new hardware",
+}
+"""What a technique of each kind is."""
 Resolved = Mapping[str, Any]
 
 _LINE: Final = 64
@@ -365,7 +373,7 @@ _ALL: Final[tuple[tuple[str, str, str, Kind, _Build], ...]] = (
     ("own_slices", "half of the LLC slices for tables alone", _SLICES, "software", _own_slices),
     ("skip_llc", f"tables skip the LLC above {_SKIP_ABOVE:.0%} misses", _SLICES, "hardware", _skip_llc),
     ("bypass", "table lines enter the LLC once used again", _SLICES, "hardware", _bypass),
-    ("core", "a core more, with its ring", "", "core", _core_more),
+    ("core", "one more core, with its ring", "", "core", _core_more),
 )
 
 

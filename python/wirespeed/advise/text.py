@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from wirespeed import quantities as q
-from wirespeed.advise.techniques import WHO
+from wirespeed.advise.advice import helps
+from wirespeed.advise.techniques import IS, WHO
 
 # Interactions that are told; the document has all that are sure.
 _TOLD: Final = 5
@@ -23,6 +24,9 @@ ANSWERED: Final = (
 RANKED_BY: Final = "rate: carried at saturation; NDR: the highest rate without loss; both behind the same port"
 # Rejected packets of a share that is told, and a change of loss.
 _REJECTED: Final = 1e-3
+# A rate at saturation that is less than that without loss by so much is told of, and cores that hit less by so much.
+_LESS: Final = 0.02
+_LEAKS: Final = 0.02
 _LOSS: Final = 5e-5
 
 
@@ -35,18 +39,40 @@ def headline(document: Mapping[str, Any]) -> str:
     nothing = "Nothing has to change: the port's line rate goes through without loss"
     if not best["techniques"]:
         return nothing if enough else f"No technique surely helps {_goal(document)}: leave the machine as it is"
-    confirmed = best["confirmed"]
-    gain = _gain(confirmed["gain_pct"], confirmed["half_width_pct"])
-    words = _listed(best["titles"])
-    if document["goal"] == "p99":
-        chosen = next(each for each in document["combinations"] if set(each["techniques"]) == set(best["techniques"]))
-        change = _gain(chosen["p99"]["pct"], chosen["p99"]["half_width_pct"])
-        return f"Switch on {words}: p99 {change}, saturated rate {gain}"
-    ndr = f"NDR {_known_gain(confirmed['lifted_ndr'])}"
-    gains = f"{ndr}, {gain} at saturation" if document["goal"] == "ndr" else f"{gain} at saturation, {ndr}"
+    first = _lead(document)
+    lead = f"{first}. The best set, " if first else "Switch on "
+    tail = ", brings " if first else ": "
+    words, gains = _listed(best["titles"]), _gains(document)
     if enough:
-        return f"{nothing}. Who wants more in reserve switches on {words}: {gains}, behind a faster port"
-    return f"Switch on {words}: {gains}"
+        who = f"begins with {first}. The best set, " if first else "switches on "
+        return f"{nothing}. Who wants more in reserve {who}{words}{tail}{gains}, behind a faster port"
+    return f"{'Begin with ' if first else ''}{lead}{words}{tail}{gains}"
+
+
+def _gains(document: Mapping[str, Any]) -> str:
+    """What the best set brings, of what is ranked by first."""
+    confirmed, goal = document["best"]["confirmed"], document["goal"]
+    gain = _gain(confirmed["gain_pct"], confirmed["half_width_pct"])
+    if goal == "p99":
+        best = set(document["best"]["techniques"])
+        chosen = next(each for each in document["combinations"] if set(each["techniques"]) == best)
+        return f"p99 {_gain(chosen['p99']['pct'], chosen['p99']['half_width_pct'])}, saturated rate {gain}"
+    ndr = f"NDR {_known_gain(confirmed['lifted_ndr'])}"
+    return f"{ndr}, {gain} at saturation" if goal == "ndr" else f"{gain} at saturation, {ndr}"
+
+
+def _lead(document: Mapping[str, Any]) -> str:
+    """The cheapest change that helps, where the best set takes what is dearer; empty where it does not."""
+    first, kinds = document["first"], {each["name"]: each["kind"] for each in document["techniques"]}
+    if first is None:
+        return ""
+    # A pool for shorter rings, which is tried behind all others, is a setting.
+    best = {kinds.get(name, "setting") for name in document["best"]["techniques"]}
+    if best <= {kinds[first["technique"]]}:
+        return ""
+    found = next(each for each in document["techniques"] if each["name"] == first["technique"])
+    what = {"rate": " at saturation", "ndr": " without loss", "p99": " of p99"}[document["goal"]]
+    return f"{first['titles'][0]}, {IS[found['kind']]}: {_alone(found, document['goal'])}{what}"
 
 
 def now(document: Mapping[str, Any]) -> list[str]:
@@ -74,7 +100,54 @@ def now(document: Mapping[str, Any]) -> list[str]:
         )
     else:
         lines.append(f"Rates are compared at saturation, by line rate offered: {q.mpps(at['saturated_mpps'])} carried.")
-    return lines
+    return [*lines, *(line for line in (full_rings(document), one_more_core(document)) if line)]
+
+
+def full_rings(document: Mapping[str, Any]) -> str | None:
+    """Why less is carried at saturation than without loss, where rings that are full push buffers out of the LLC."""
+    at = document["now"]
+    saturated, lossless, hits = at["saturated_mpps"], at["lifted_ndr_mpps"], at["llc_hits"]
+    if lossless is None or saturated >= (1 - _LESS) * lossless:
+        return None
+    if not (q.is_number(hits["own"]) and q.is_number(hits["saturated"]) and hits["own"] - hits["saturated"] > _LEAKS):
+        return None
+    rings, room = at["rings"], _mib(at["io_bytes"])
+    held = "the full ring holds" if rings["rings"] == 1 else f"{q.count(rings['rings'])} full rings hold"
+    return (
+        f"Why {q.mpps(saturated)} at saturation is less than {q.mpps(lossless)} without loss: "
+        f"{held} {q.count(rings['mbufs'])} buffers, which push each other out of the {room} "
+        f"of the LLC that devices fill, so that cores find {q.share(hits['saturated'], 0)} of what they ask of the LLC "
+        f"there, and {q.share(hits['own'], 0)} at the scenario's own load."
+    )
+
+
+def one_more_core(document: Mapping[str, Any]) -> str | None:
+    """What one more core brings, in Mpps; None where it was not tried."""
+    core = next((each for each in document["techniques"] if each["name"] == "core"), None)
+    if core is None:
+        return None
+    at = document["now"]
+    told = []
+    for what, name, mpps in (("at saturation", "rate", "saturated_mpps"), ("without loss", "ndr", "lifted_ndr_mpps")):
+        change, rate = core["alone"][name], at[mpps]
+        if change is not None and rate is not None:
+            then = f"{q.digits(rate * change['pct'] / 100)} ± {q.digits(rate * change['half_width_pct'] / 100, 2)} Mpps"
+            told.append(f"{then if _is_sure(change) else f'({then})'} {what}")
+    return f"One more core brings {' and '.join(told)}." if told else None
+
+
+def _mib(size: float) -> str:
+    return f"{q.digits(size / 2**20, 2)} MiB"
+
+
+def steps(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows: what surely helps alone, the cheapest first, and what to set."""
+    goal = document["goal"]
+    heads = ["what helps, the cheapest first", "takes", {"ndr": "NDR"}.get(goal, goal), "set"]
+    return heads, [
+        [each["title"], IS[each["kind"]], _alone(each, goal), " ".join(each["set"])]
+        for each in helps(document["techniques"], goal)
+    ]
 
 
 def ranked_by(document: Mapping[str, Any]) -> str:
@@ -235,8 +308,11 @@ def commands(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     if _is_enough(document):
         found.append(("Run it as it is, which keeps line rate", document["now"]["command"]))
+    first = document["first"]
+    if first is not None and _lead(document):
+        found.append((f"Run it with the cheapest change that helps, {first['technique']}", first["command"]))
     if best["techniques"]:
-        label = "Run it with more in reserve, behind the port that it has" if found else "Run the best"
+        label = "Run it with more in reserve, behind the port that it has" if _is_enough(document) else "Run the best"
         found.append((label, best["command"]))
     elif not found:
         found.append(("Run it as it is", best["command"]))
@@ -256,6 +332,8 @@ def summary(document: Mapping[str, Any]) -> RenderableType:
     parts: list[RenderableType] = [Text(headline(document), "bold"), Text(), *(Text(line) for line in now(document))]
     if document.get("answered"):
         return Group(*parts)
+    first, helping = steps(document)
+    parts += [Text(), _table(first[:3], [row[:3] for row in helping])] if helping else []
     heads, rows = ranked(document)
     parts += [Text(), _table(heads, rows, by_who(document, rows))]
     parts.append(Text(" with others: averaged over all others on and off; (…) may be no change at all", "dim"))
