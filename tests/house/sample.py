@@ -19,7 +19,7 @@ def printed() -> str:
     out = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
     lines = [line.rstrip() for line in out.splitlines()]
     begin = next(i for i, line in enumerate(lines) if line.startswith(" Offered"))
-    after = {"Drops by reason", "Noted", "What to change"}
+    after = {"Drops by reason", "Noted", "What to change", "What do I type next?"}
     end = next((i for i, line in enumerate(lines) if i > begin and line in after), len(lines))
     return "\n".join([lines[0], "", *lines[begin:end]]).rstrip() + "\n"
 
