@@ -119,12 +119,12 @@ def write_set(
     return [base / name for name in order]
 
 
-def write_texts(folder: PathLike, texts: Mapping[str, str], *, force: bool = False) -> list[Path]:
-    """As `write_set`, of texts by name, in their order."""
+def write_texts(folder: PathLike, texts: Mapping[str, str | bytes], *, force: bool = False) -> list[Path]:
+    """As `write_set`, of texts by name, in their order; what is no text goes there as it is."""
 
     def make(into: Path) -> list[str]:
         for name, text in texts.items():
-            (into / name).write_bytes(text.encode())
+            (into / name).write_bytes(text.encode() if isinstance(text, str) else text)
         return list(texts)
 
     return write_set(folder, make, names=list(texts), force=force)

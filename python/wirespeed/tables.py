@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 from wirespeed import files
 from wirespeed.errors import InputError
@@ -57,6 +60,16 @@ class Table:
 
         return pyarrow.table(self)
 
+    def write(self, path: str | os.PathLike[str]) -> Path:
+        """Writes this table as its name ends: .parquet, .csv or .arrow (an IPC file); returns the file.
+
+        Raises InputError for another ending, and OSError where the file cannot be written.
+        """
+        ending = Path(path).suffix.lower()
+        if ending not in _WRITERS:
+            raise InputError(f"{path}: a table is written as {', '.join(_WRITERS)}, by how its name ends")
+        return files.write(path, content_of(self.to_arrow(), ending))
+
     def __repr__(self) -> str:
         return f"<wirespeed table `{self.name}`: read it with polars.DataFrame(t), or t.to_pandas()>"
 
@@ -87,3 +100,44 @@ def _parquet(path: str, content: bytes) -> Any:
     except ImportError:
         raise ImportError(f"reading {path} needs pyarrow or polars: pip install pyarrow") from None
     return polars.read_parquet(io.BytesIO(content))
+
+
+Column = Literal["string", "double", "int64", "bool"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of a document as an Arrow stream: columns by name with their types; null for None."""
+
+    columns: Mapping[str, Column]
+    rows: Sequence[Mapping[str, Any]]
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        import pyarrow as pa
+
+        schema = pa.schema([(name, pa.type_for_alias(kind)) for name, kind in self.columns.items()])
+        return pa.Table.from_pylist([dict(row) for row in self.rows], schema=schema).__arrow_c_stream__()
+
+
+def content_of(table: pyarrow.Table, ending: str) -> bytes:
+    """A table as the bytes of a file whose name ends so: `.parquet`, `.csv` or `.arrow`."""
+    import pyarrow as pa
+    from pyarrow import csv, parquet
+
+    out = io.BytesIO()
+    if ending == ".parquet":
+        parquet.write_table(table, out)
+    elif ending == ".csv":
+        csv.write_csv(table, out)
+    else:
+        with pa.ipc.new_file(out, table.schema) as file:
+            file.write_table(table)
+    return out.getvalue()
+
+
+def written(tables: Sequence[Table]) -> dict[str, str | bytes]:
+    """Tables as files of a folder, by name: Parquet and CSV of each."""
+    return {f"{each.name}{kind}": content_of(each.to_arrow(), kind) for each in tables for kind in (".parquet", ".csv")}
+
+
+_WRITERS: Final = (".parquet", ".csv", ".arrow")

@@ -10,6 +10,7 @@ import tomllib
 from dataclasses import replace
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
@@ -533,7 +534,11 @@ def test_a_target_that_is_carried_as_it_is_is_answered_at_once(tmp_path):
     assert text.commands(document) == [("Run it as it is, at the target", document["target"]["command"])]
     assert found.settings == []
     assert "lost none" in terminal.text(text.summary(document), Console(file=io.StringIO(), width=80))
-    assert [file.name for file in found.write(tmp_path)] == ["advice.json", "advice.html"]
+    tables = [f"{name}.{kind}" for name in ("techniques", "combinations") for kind in ("parquet", "csv")]
+    assert [file.name for file in found.write(tmp_path)] == ["advice.json", "advice.html", *tables]
+    # Nothing was ranked: tables without rows have their columns all the same.
+    assert (tmp_path / "techniques.csv").read_text().startswith('"name","title","kind","set","sram_bits",')
+    assert found.techniques.to_arrow().num_rows == found.combinations.to_arrow().num_rows == 0
 
 
 def test_the_box_is_green_where_nothing_has_to_change(advice):
@@ -645,6 +650,22 @@ def test_gain_is_drawn_against_cost_with_its_half_width(advice):
     assert spans["encoding"]["x"]["sort"] == list(techniques.IS.values())
     assert points["encoding"]["x"]["axis"]["title"] == "what it takes, the cheapest first"
     assert names["transform"] == [{"filter": "datum.helps"}]
+
+
+def test_advice_is_tables(advice, tmp_path):
+    _, _, found = advice
+    rows = found.techniques.to_arrow().to_pylist()
+    assert [row["name"] for row in rows] == [each["name"] for each in found.document["techniques"]]
+    core = next(row for row in rows if row["name"] == "core")
+    alone = next(each for each in found.document["techniques"] if each["name"] == "core")["alone"]
+    assert (core["rate_pct"], core["rate_half_width_pct"]) == (alone["rate"]["pct"], alone["rate"]["half_width_pct"])
+    assert (core["cores"], core["kind"]) == (1, "core")
+    assert found.combinations.to_polars()["techniques"].to_list() == [
+        " + ".join(each["techniques"]) for each in found.document["combinations"]
+    ]
+    found.write(tmp_path)
+    assert pq.read_table(tmp_path / "techniques.parquet").equals(found.techniques.to_arrow())
+    assert len((tmp_path / "combinations.csv").read_text().splitlines()) == len(found.document["combinations"]) + 1
 
 
 def labels(document):

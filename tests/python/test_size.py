@@ -73,7 +73,14 @@ def test_more_cores_are_found_and_the_answer_runs(tmp_path):
     assert document["changes"][0]["path"] == "machine.cores"
     assert "isolcpus" in document["changes"][0]["where"]
     written = found.write(tmp_path)
-    assert sorted(file.name for file in written) == ["size.html", "size.json", "size.toml"]
+    assert sorted(file.name for file in written) == [
+        *("size.html", "size.json", "size.toml", "tried.csv", "tried.parquet")
+    ]
+    rows = found.tried.to_arrow().to_pylist()
+    assert [row["outcome"] for row in rows] == [each["outcome"] for each in document["tried"]]
+    assert [row["cores"] for row in rows] == [each["machine"]["cores"] for each in document["tried"]]
+    assert rows[0]["carried_mpps"] == document["tried"][0]["carried_mpps"]
+    assert len((tmp_path / "tried.csv").read_text().splitlines()) == len(rows) + 1
     assert json.loads((tmp_path / "size.json").read_text())["set"] == found.settings
     scenario = tomllib.loads((tmp_path / "size.toml").read_text())
     assert scenario["machine"]["cores"] == cores

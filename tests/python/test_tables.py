@@ -17,7 +17,7 @@ import summaries
 import wirespeed
 from wirespeed.result import Comparison
 from wirespeed.stored import TABLES
-from wirespeed.tables import Table
+from wirespeed.tables import Column, Rows, Table
 
 SOURCE = pa.table({"packet": pa.array(range(1000), pa.uint64()), "sojourn_ns": [float(i) for i in range(1000)]})
 
@@ -30,6 +30,18 @@ def test_polars_pandas_and_pyarrow_read_the_same_table() -> None:
     assert table.to_polars().equals(pl.DataFrame(table))
     assert table.to_pandas().equals(pd.DataFrame.from_arrow(table))
     assert table.to_arrow().equals(SOURCE)
+
+
+def test_a_table_is_written_as_its_name_ends(tmp_path: Path) -> None:
+    columns: dict[str, Column] = {"name": "string", "mpps": "double", "packets": "int64"}
+    table = Table("made", Rows(columns, [{"name": "a, b", "mpps": 1.5, "packets": 3}, {"name": "c", "mpps": None}]))
+    assert pa.parquet.read_table(table.write(tmp_path / "t.parquet")).equals(table.to_arrow())
+    assert table.write(tmp_path / "t.csv").read_text() == '"name","mpps","packets"\n"a, b",1.5,3\n"c",,\n'
+    with pa.ipc.open_file(table.write(tmp_path / "t.arrow")) as file:
+        assert file.read_all().equals(table.to_arrow())
+    with pytest.raises(wirespeed.InputError, match=r"t\.xlsx: a table is written as \.parquet, \.csv, \.arrow"):
+        table.write(tmp_path / "t.xlsx")
+    assert Table("none", Rows(columns, [])).to_arrow().column_names == list(columns)
 
 
 def address(array: pa.ChunkedArray) -> int:

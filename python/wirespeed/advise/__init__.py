@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from wirespeed import files
-from wirespeed.advise import advice, bench
+from wirespeed.advise import advice, bench, tabled
 from wirespeed.errors import InputError
 from wirespeed.progress import Callback
 from wirespeed.scenarios import Overrides, as_text
 from wirespeed.sweep.plan import PathLike
+from wirespeed.tables import Table, written
 
 if TYPE_CHECKING:
     import altair
@@ -23,7 +24,8 @@ __all__ = ["Advice", "advise"]
 
 DOCUMENT_FILE: Final = "advice.json"
 PAGE_FILE: Final = "advice.html"
-FILES: Final = (DOCUMENT_FILE, PAGE_FILE)
+TABLES: Final = ("techniques", "combinations")
+FILES: Final = (DOCUMENT_FILE, PAGE_FILE, *(f"{name}.{ending}" for name in TABLES for ending in ("parquet", "csv")))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +45,29 @@ class Advice:
         """The command line that runs the best set."""
         return str(self.document["best"]["command"])
 
+    @property
+    def techniques(self) -> Table:
+        """A row a technique, the best first: cost, settings, and what it changes alone and with others, in percent."""
+        return tabled.techniques(self.document)
+
+    @property
+    def combinations(self) -> Table:
+        """A row a combination of the best few: what it changes, in percent."""
+        return tabled.combinations(self.document)
+
     def write(self, folder: str | os.PathLike[str], force: bool = False) -> list[Path]:
-        """Writes advice.json and advice.html, both or none; returns the files.
+        """Writes advice.json, advice.html, and both tables as Parquet and CSV, all or none; returns the files.
 
         Raises OSError where that is impossible, and InputError where links, or without `force` files that wirespeed did
         not write, are in the way.
         """
         from wirespeed.advise.page import page  # drawing costs half a second to import
 
-        texts = {DOCUMENT_FILE: json.dumps(self.document, indent=2) + "\n", PAGE_FILE: page(self.document)}
-        return files.write_texts(folder, texts, force=force)
+        texts: dict[str, str | bytes] = {
+            DOCUMENT_FILE: json.dumps(self.document, indent=2) + "\n",
+            PAGE_FILE: page(self.document),
+        }
+        return files.write_texts(folder, texts | written([self.techniques, self.combinations]), force=force)
 
     def plot(self, what: str | None = None) -> altair.TopLevelMixin:
         """A chart for a notebook (Altair): what each technique alone changes of "rate", "ndr" or "p99".

@@ -70,7 +70,9 @@ class Options:
     capture: CaptureOpt = None
     table: TableOpt = None
     settings: EachPointSetOpt = None
-    out: Annotated[Path, options.out("Keep finished runs, advice.json and advice.html here.")] = Path(DEFAULT_FOLDER)
+    out: Annotated[
+        Path, options.out("Keep finished runs, advice.json, advice.html and its tables (Parquet, CSV) here.")
+    ] = Path(DEFAULT_FOLDER)
     force: ForceOpt = False
     form: TablesOrJsonOpt = "table"
     quiet: QuietOpt = False

@@ -113,7 +113,9 @@ class Options:
     threads: ThreadsOpt = None
     out: Annotated[
         Path | None,
-        options.out("Write size.json, size.html and the answer's scenario, size.toml, here."),
+        options.out(
+            "Write size.json, size.html, the answer's scenario size.toml, and what was tried (Parquet, CSV) here."
+        ),
     ] = None
     force: ForceOpt = False
     program: Annotated[

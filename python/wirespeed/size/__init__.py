@@ -13,7 +13,8 @@ from wirespeed import files, scenarios
 from wirespeed.errors import InputError
 from wirespeed.progress import Callback
 from wirespeed.scenarios import Overrides
-from wirespeed.size import aim, sizing
+from wirespeed.size import aim, sizing, tabled
+from wirespeed.tables import Table, written
 
 if TYPE_CHECKING:
     import altair
@@ -23,7 +24,7 @@ __all__ = ["Sizing", "size"]
 DOCUMENT_FILE: Final = "size.json"
 PAGE_FILE: Final = "size.html"
 SCENARIO_FILE: Final = "size.toml"
-FILES: Final = (DOCUMENT_FILE, PAGE_FILE, SCENARIO_FILE)
+FILES: Final = (DOCUMENT_FILE, PAGE_FILE, SCENARIO_FILE, "tried.parquet", "tried.csv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +51,25 @@ class Sizing:
         """The command line that runs that machine under the target."""
         return str(self.document["command"])
 
+    @property
+    def tried(self) -> Table:
+        """A row a machine that was tried: its dimensions, whether it meets the target, its rate, loss and p99."""
+        return tabled.tried(self.document)
+
     def write(self, folder: str | os.PathLike[str], force: bool = False) -> list[Path]:
-        """Writes size.json, size.html and size.toml, all or none; returns the files.
+        """Writes size.json, size.html, size.toml, and `tried` as Parquet and CSV, all or none; returns the files.
 
         Raises OSError where that is impossible, and InputError where links, or without `force` files that wirespeed did
         not write, are in the way.
         """
         from wirespeed.size.page import page  # drawing costs half a second to import
 
-        texts = {
+        texts: dict[str, str | bytes] = {
             DOCUMENT_FILE: json.dumps(self.document, indent=2) + "\n",
             PAGE_FILE: page(self.document),
             SCENARIO_FILE: self.scenario,
         }
-        return files.write_texts(folder, texts, force=force)
+        return files.write_texts(folder, texts | written([self.tried]), force=force)
 
     def plot(self) -> altair.TopLevelMixin:
         """A chart for a notebook (Altair): the rate of each machine that was tried, over its cores.
