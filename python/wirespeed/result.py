@@ -12,14 +12,14 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from wirespeed import assumed, files, stored
+from wirespeed import assumed, below, files, stored
 from wirespeed import quantities as q
 from wirespeed.errors import InputError
 from wirespeed.gate import Metric
 from wirespeed.slowest import Slowest, slowest
 from wirespeed.stored import FILES, REPORT_FILE, SUMMARY_FILE, TABLES
 from wirespeed.summary import headline
-from wirespeed.summary_types import Summary
+from wirespeed.summary_types import CurvePoint, Summary
 from wirespeed.tables import ParquetStream, Table
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ class Result:
         self.scenario = scenario
         for name in TABLES:
             setattr(self, name, tables[name])
+        self.lower_loads: list[CurvePoint] = []
+        """Points at lower loads that the report of an overload draws: `wirespeed.below`; no part of the summary."""
         self._run = run
         self._folder = folder
 
@@ -111,7 +113,12 @@ class Result:
     def _page(self, command: str) -> str:
         from wirespeed.report import page  # drawing costs half a second to import; only who reports pays for it
 
-        return page(self.summary, self.scenario, command, assumed.listed(self.scenario), self.slowest())
+        return page(self.shown, self.scenario, command, assumed.listed(self.scenario), self.slowest())
+
+    @property
+    def shown(self) -> Summary:
+        """The summary as people see it: with points at lower loads where they were run."""
+        return below.joined(self.summary, self.lower_loads) if self.lower_loads else self.summary
 
     def _make(self, into: Path, command: str | None) -> list[str]:
         """Writes the files into an empty folder; the summary, with checksums of the others, comes last."""

@@ -167,14 +167,13 @@ def memory_share(summary: Summary) -> float | None:
     return None if cycles is None else cycles / sum(part.ns for part in core_cycles(summary))
 
 
-def seen(summary: Summary, with_reasons: bool) -> list[str]:
-    """All that a verdict saw, for a page that tells memory's share by cycles beside it.
+def seen(summary: Summary, part: Literal["reasons", "details"]) -> list[str]:
+    """What a verdict saw, for people, who are told memory's share by cycles beside it.
 
     What a verdict says of memory is of a packet's own time in a core, without the time of the others of its burst, and
     counts L1 and L2 in: another number, which would stand beside `memory_share` under the same name.
     """
-    verdict = summary.get("verdict") or {}
-    told = (verdict.get("reasons") or [] if with_reasons else []) + (verdict.get("details") or [])
+    told: list[str] = (summary.get("verdict") or {}).get(part) or []
     return [each for each in told if not (each.startswith(_OWN_TIME) and memory_share(summary) is not None)]
 
 

@@ -40,6 +40,7 @@ from wirespeed.summary import (
     measured,
     packet_buffer_text,
     search_with_stalls,
+    seen,
     slices,
     stacked_text,
     warnings,
@@ -377,7 +378,7 @@ def _verdict(summary: Summary) -> RenderableType:
     lines: list[RenderableType] = [Text(f"{found.symbol} {headline(summary)}", style)]
     if (reach := curve_text(summary)) is not None:
         lines.append(_indented(reach, "bold"))
-    lines += [_indented(reason) for reason in (summary.get("verdict") or {}).get("reasons") or []]
+    lines += [_indented(reason) for reason in seen(summary, "reasons")]
     return Group(*lines)
 
 

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import shlex
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
 
 import typer
 
-from wirespeed import api, files, questions, terminal
+from wirespeed import api, below, files, questions, terminal
 from wirespeed.commands import options
 from wirespeed.commands.exits import EXIT_STOPPED
 from wirespeed.commands.fields import spread
 from wirespeed.commands.options import FormatOpt, QuietOpt, ScenarioArg, ThreadsOpt, Traffic
 from wirespeed.commands.output import emit, say, show, stoppable
 from wirespeed.console import Console
+from wirespeed.errors import InputError
 from wirespeed.progress import Bar
 from wirespeed.result import Result
 from wirespeed.stored import FILES, REPORT_FILE, earlier
+from wirespeed.summary_types import CurvePoint
 
 _EPILOG: Final = (
     "Examples:\n\n"
@@ -86,13 +88,15 @@ def run(scenario: str, given: Kept, search: Search | None = None) -> int:
     result = simulate(scenario, given, given.quiet, search, given.threads)
     before, written = None, []
     if given.out is not None:
+        if not given.no_report:
+            result.lower_loads = _at_lower_loads(scenario, given, result)
         before = earlier(given.out)
         command = shlex.join(["wirespeed", *sys.argv[1:]])
         written = result.write(given.out, not given.no_report, command, given.force)
     if given.form == "json":
         emit(result.summary_json)
     else:
-        show(terminal.run_summary(result.summary, result.scenario, result.slowest()))
+        show(terminal.run_summary(result.shown, result.scenario, result.slowest()))
         if not result.partial:
             _, command = questions.to_type(result.summary, *_typed(scenario, given, search))
             emit(f"\nWhat do I type next?\n  {command}")  # in one piece, to be copied
@@ -101,6 +105,19 @@ def run(scenario: str, given: Kept, search: Search | None = None) -> int:
         if given.out is not None and before is not None:
             say(f"replaced run {before} in {given.out}")
     return EXIT_STOPPED if result.partial else 0
+
+
+def _at_lower_loads(scenario: str, given: Kept, result: Result) -> list[CurvePoint]:
+    """What the machine carries at lower loads, for the report of an overload; nothing where Ctrl-C stops it."""
+    shares = below.loads(result.summary)
+    if not shares:
+        return []
+    also = [*(given.settings or []), *below.settings(result.summary, shares)]
+    try:
+        found = simulate(scenario, replace(given, settings=also), given.quiet, threads=given.threads)
+    except (InputError, KeyboardInterrupt):
+        return []  # the run that was asked for is whole: a picture is no reason to lose it
+    return [] if found.partial else list(found.summary.get("curve") or [])
 
 
 def _typed(scenario: str, given: Kept, search: Search | None) -> tuple[list[str], list[str], str]:
