@@ -10,10 +10,12 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, Final
 
 import altair as alt
 from jinja2 import Environment, PackageLoader
+from markupsafe import Markup
 
 from wirespeed import quantities as q
 from wirespeed import questions
@@ -56,6 +58,8 @@ _LEAST_SHARE: Final = 0.002
 _FOLDED_ABOVE: Final = 0.6
 _FOLDED: Final = 0.14
 _MORE: Final = re.compile(r'<a class="more" href="#(?P<to>[\w-]+)"[^>]*>[^<]*</a>')
+# Where a page names a place, and where it refers to one.
+_PLACE: Final = re.compile(r'(\b(?:id="|aria-labelledby="|data-copy="|href="#)|url\(#)(?=[^")])')
 _LINK: Final = frozenset({"nic", "pcie"})
 
 
@@ -79,62 +83,93 @@ def page(summary: Summary, scenario: str, command: str = "", assumed: str = "", 
     `slow` the slowest of the sampled packets.
     """
     summary = measured(summary)
-    rows, cells = stacked(summary), icicle.icicle(summary)
-    environment = _environment()
-    script = environment.get_template("script.js").render()
-    # A browser runs this script and no other, whatever else might get into the page.
-    script_hash = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    drawn = environment.get_template("page.html.j2").render(
-        s=summary,
-        script=script,
-        script_hash=script_hash,
-        verdict=summary.get("verdict") or {},
-        mark=mark(summary),
-        levels=levels(summary),
-        headline=headline(summary),
-        reach=curve_text(summary),
-        partial=partial_text(summary),
-        warnings=warnings(summary),
-        numbers=key_numbers(summary),
+    drawn = render(
+        "page.html.j2",
+        **_sections(summary, slow),
         replies=(replies := questions.ten(summary, scenario, slow, assumed)),
         seen=[*(seen(summary, "reasons") if replies else []), *seen(summary, "details")],
-        cycles=core_cycles(summary),
-        cycles_text=core_cycles_text(summary),
-        cells=cells,
-        cell_rows=icicle.rows(cells),
-        narrow=icicle.NARROW,
-        stops=path.path(summary, slow),
-        slow=slow,
-        rows=rows,
-        folded=q.duration(_link_ns(rows[0])) if rows and _folds(rows[0]) else None,
-        legend=legend(rows),
-        labelled_share=_LABELLED_SHARE,
-        least_share=_LEAST_SHARE,
-        curve=summary.get("curve") or [],
-        **_drawn_charts(summary),
-        curve_packets=curve_packets_text(summary),
-        drops=drops(summary),
-        damages=damages(summary),
-        copying=copying(summary),
-        iommu=iommu_text(summary),
-        stacked=stacked_text(summary),
-        flow_table=flow_table_text(summary),
-        packet_buffer=packet_buffer_text(summary),
-        dram=summary.get("dram") or {},
-        energy=energy_text(summary),
-        traffic=summary.get("traffic") or {},
-        machine=_named(summary.get("machine") or {}),
         search=summary.get("search"),
-        search_stalls=search_with_stalls(summary),
         scenario=scenario,
         command=command,
         assumed=assumed,
-        q=q,
-        colour=colour,
-        ink=ink,
+        version=summary.get("version") or "",
     )
-    # Which sections there are is known only now.
+    return _linked(drawn)
+
+
+def sections(summary: Summary, slow: Slowest | None = None, at: str = "") -> str:
+    """The verdict and the pictures of a report as a part of a page; `at` begins the names of its places there."""
+    found = measured(summary)
+    drawn = render("sections.html.j2", **_sections(found, slow), replies=(), seen=seen(found, "details"), search=None)
+    return named(_linked(drawn), at)
+
+
+def named(part: str, at: str) -> str:
+    """A part of a page with the names of its places, and what refers to them, begun by `at`.
+
+    >>> named('<h2 id="time">Time</h2><a href="#time">', "b-")
+    '<h2 id="b-time">Time</h2><a href="#b-time">'
+    """
+    return _PLACE.sub(lambda found: f"{found[1]}{at}", part)
+
+
+def render(template: str, script: str = "script.js", policy: str = "", **given: Any) -> str:
+    """A template of the reports, filled in; `policy` adds to what its page may do."""
+    environment = _environment()
+    code = environment.get_template(script).render()
+    # A browser runs this script and no other, whatever else might get into the page.
+    script_hash = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+    allowed = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{script_hash}'{policy}"
+    shared = {"q": q, "colour": colour, "ink": ink, "script": code, "policy": Markup(allowed)}
+    return environment.get_template(template).render(**shared, **given)
+
+
+def _linked(drawn: str) -> str:
+    """A page without links to sections that it has not: which there are is known only when it is drawn."""
     return _MORE.sub(lambda found: found[0] if f'id="{found["to"]}"' in drawn else "", drawn)
+
+
+def _sections(summary: Summary, slow: Slowest | None) -> dict[str, Any]:
+    """What the verdict and the pictures are drawn from, by its names in the template."""
+    rows, cells = stacked(summary), icicle.icicle(summary)
+    return {
+        "s": summary,
+        "verdict": summary.get("verdict") or {},
+        "mark": mark(summary),
+        "levels": levels(summary),
+        "headline": headline(summary),
+        "reach": curve_text(summary),
+        "partial": partial_text(summary),
+        "warnings": warnings(summary),
+        "numbers": key_numbers(summary),
+        "cycles": core_cycles(summary),
+        "cycles_text": core_cycles_text(summary),
+        "cells": cells,
+        "cell_rows": icicle.rows(cells),
+        "narrow": icicle.NARROW,
+        "stops": path.path(summary, slow),
+        "slow": slow,
+        "rows": rows,
+        "folded": q.duration(_link_ns(rows[0])) if rows and _folds(rows[0]) else None,
+        "legend": legend(rows),
+        "labelled_share": _LABELLED_SHARE,
+        "least_share": _LEAST_SHARE,
+        "curve": summary.get("curve") or [],
+        **_drawn_charts(summary),
+        "curve_packets": curve_packets_text(summary),
+        "drops": drops(summary),
+        "damages": damages(summary),
+        "copying": copying(summary),
+        "iommu": iommu_text(summary),
+        "stacked": stacked_text(summary),
+        "flow_table": flow_table_text(summary),
+        "packet_buffer": packet_buffer_text(summary),
+        "dram": summary.get("dram") or {},
+        "energy": energy_text(summary),
+        "traffic": summary.get("traffic") or {},
+        "machine": _named(summary.get("machine") or {}),
+        "search_stalls": search_with_stalls(summary),
+    }
 
 
 def _drawn_charts(summary: Summary) -> dict[str, str | None]:
@@ -242,6 +277,7 @@ def _row(
     return Row(name, q.count(packets), mean, sum(part.ns for part in parts), parts, [])
 
 
+@cache
 def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("wirespeed.report", "templates"),
