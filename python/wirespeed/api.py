@@ -56,7 +56,7 @@ def run(
     with Bar() if progress is True else nullcontext() as bar:
         callback = bar if progress is True else (progress or None)
         (finished,) = _wirespeed.run([judged], threads=threads, progress=callback)
-    return _result(finished)
+    return finished_as_result(finished)
 
 
 @overload
@@ -127,7 +127,7 @@ def operands(
     if any(run.partial for run in finished):
         raise KeyboardInterrupt("stopped while running what was to be compared; nothing is compared")
     ran = iter(finished)
-    return [each if isinstance(each, Result) else _result(next(ran)) for each in found]
+    return [each if isinstance(each, Result) else finished_as_result(next(ran)) for each in found]
 
 
 def is_result(given: PathLike) -> bool:
@@ -229,7 +229,8 @@ def _judged(
     return _wirespeed.Scenario(found.text, found.origin, settings, **files, seed=seed, search=search)
 
 
-def _result(finished: _wirespeed.Run) -> Result:
+def finished_as_result(finished: _wirespeed.Run) -> Result:
+    """What the extension has run, as what people get."""
     tables = {name: Table(name, finished.table(name)) for name in TABLES}
     return Result(finished.summary_json, finished.resolved, tables, finished, None)
 

@@ -25,6 +25,7 @@ from wirespeed.commands import (
     demo,
     doctor,
     emitting,
+    explore,
     gpu,
     importing,
     inspect,
@@ -52,6 +53,7 @@ from wirespeed.errors import InputError, TargetError
 COMMANDS: Final = (
     run,
     predict,
+    explore,
     importing,
     emitting,
     doctor,

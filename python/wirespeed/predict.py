@@ -41,10 +41,8 @@ def predict(scenario: _wirespeed.Scenario, loads: Sequence[float] = ()) -> dict[
     profiled = time.perf_counter()
     answers = [profile.predict(load) for load in (None, *loads)]
     solved = time.perf_counter()
-    settings = tomllib.loads(scenario.resolved)
-    cores = (settings.get("pipeline") or {}).get("rx_cores", settings["machine"]["cores"])
-    ceiling = ceilings.nic_mpps(settings, cores)
-    found, *others = (_within(json.loads(answer), ceiling) for answer in answers)
+    ceiling = nic_ceiling(tomllib.loads(scenario.resolved))
+    found, *others = (within(json.loads(answer), ceiling) for answer in answers)
     found["loads"] = [{"load": load, **other} for load, other in zip(loads, others, strict=True)]
     found["profile_ms"] = (profiled - begun) * 1e3
     found["solve_ms"] = (solved - profiled) * 1e3 / len(answers)
@@ -53,7 +51,13 @@ def predict(scenario: _wirespeed.Scenario, loads: Sequence[float] = ()) -> dict[
     return dict(found)
 
 
-def _within(found: dict[str, Any], ceiling: float) -> dict[str, Any]:
+def nic_ceiling(settings: Mapping[str, Any]) -> float:
+    """What the NIC of a resolved scenario takes at most, in Mpps."""
+    cores = (settings.get("pipeline") or {}).get("rx_cores", settings["machine"]["cores"])
+    return ceilings.nic_mpps(settings, cores)
+
+
+def within(found: dict[str, Any], ceiling: float) -> dict[str, Any]:
     """An answer of closed forms, which leave out how fast the NIC takes packets, within that."""
     found["nic_mpps"] = None if ceiling == math.inf else ceiling
     if found["capacity_mpps"] is not None and found["capacity_mpps"] > ceiling:

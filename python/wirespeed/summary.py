@@ -18,6 +18,7 @@ from typing import Any, Final, Literal, cast
 from wirespeed import quantities as q
 from wirespeed.summary_types import (
     CoreSummary,
+    CurvePoint,
     LevelSummary,
     NeighbourSummary,
     RoutingTable,
@@ -25,6 +26,14 @@ from wirespeed.summary_types import (
     Summary,
     TrafficSummary,
 )
+
+
+class Predicted(CurvePoint, total=False):
+    """A point of a curve by closed forms, which know no quantiles."""
+
+    mean_ns: float
+    """Mean sojourn."""
+
 
 Family = Literal["io", "wait", "core", "private", "shared", "dram", "other"]
 

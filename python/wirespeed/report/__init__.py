@@ -85,7 +85,8 @@ def page(summary: Summary, scenario: str, command: str = "", assumed: str = "", 
     summary = measured(summary)
     drawn = render(
         "page.html.j2",
-        **_sections(summary, slow),
+        **(_told(summary) | _pictures(summary, slow)),
+        top="h1",
         replies=(replies := questions.ten(summary, scenario, slow, assumed)),
         seen=[*(seen(summary, "reasons") if replies else []), *seen(summary, "details")],
         search=summary.get("search"),
@@ -97,11 +98,17 @@ def page(summary: Summary, scenario: str, command: str = "", assumed: str = "", 
     return _linked(drawn)
 
 
-def sections(summary: Summary, slow: Slowest | None = None, at: str = "") -> str:
-    """The verdict and the pictures of a report as a part of a page; `at` begins the names of its places there."""
-    found = measured(summary)
-    drawn = render("sections.html.j2", **_sections(found, slow), replies=(), seen=seen(found, "details"), search=None)
-    return named(_linked(drawn), at)
+def verdict(summary: Summary, at: str = "", top: str = "h3") -> str:
+    """The verdict and the key numbers as a part of a page; `at` begins names of places, `top` is its heading."""
+    summary = measured(summary)
+    told = render("verdict.html.j2", **_told(summary), top=top, replies=(), seen=seen(summary, "details"))
+    return named(_linked(told), at)
+
+
+def pictures(summary: Summary, slow: Slowest | None = None, at: str = "") -> str:
+    """The pictures as a part of a page; `at` begins the names of its places there."""
+    summary = measured(summary)
+    return named(_linked(render("pictures.html.j2", **_pictures(summary, slow), replies=(), search=None)), at)
 
 
 def named(part: str, at: str) -> str:
@@ -129,19 +136,29 @@ def _linked(drawn: str) -> str:
     return _MORE.sub(lambda found: found[0] if f'id="{found["to"]}"' in drawn else "", drawn)
 
 
-def _sections(summary: Summary, slow: Slowest | None) -> dict[str, Any]:
-    """What the verdict and the pictures are drawn from, by its names in the template."""
-    rows, cells = stacked(summary), icicle.icicle(summary)
+def _told(summary: Summary) -> dict[str, Any]:
+    """What a verdict says, by its names in the template."""
     return {
         "s": summary,
         "verdict": summary.get("verdict") or {},
         "mark": mark(summary),
-        "levels": levels(summary),
         "headline": headline(summary),
         "reach": curve_text(summary),
         "partial": partial_text(summary),
         "warnings": warnings(summary),
         "numbers": key_numbers(summary),
+        "drops": drops(summary),
+        "traffic": summary.get("traffic") or {},
+        "machine": _named(summary.get("machine") or {}),
+    }
+
+
+def _pictures(summary: Summary, slow: Slowest | None) -> dict[str, Any]:
+    """What pictures are drawn from, by its names in the template."""
+    rows, cells = stacked(summary), icicle.icicle(summary)
+    return {
+        "s": summary,
+        "levels": levels(summary),
         "cycles": core_cycles(summary),
         "cycles_text": core_cycles_text(summary),
         "cells": cells,
@@ -166,8 +183,6 @@ def _sections(summary: Summary, slow: Slowest | None) -> dict[str, Any]:
         "packet_buffer": packet_buffer_text(summary),
         "dram": summary.get("dram") or {},
         "energy": energy_text(summary),
-        "traffic": summary.get("traffic") or {},
-        "machine": _named(summary.get("machine") or {}),
         "search_stalls": search_with_stalls(summary),
     }
 

@@ -21,6 +21,7 @@ import vl_convert
 
 from wirespeed import quantities as q
 from wirespeed.report.palette import colour
+from wirespeed.summary import Predicted
 from wirespeed.summary_types import ControlInterval, CurvePoint, IntervalSummary, Sojourn
 
 WIDTH: Final = 430
@@ -306,8 +307,11 @@ def _time_scale(series: Sequence[IntervalSummary]) -> tuple[float, str]:
     return next((s for s in ((1e9, "s"), (1e6, "ms"), (1e3, "µs")) if last >= s[0]), (1.0, "ns"))
 
 
-def sojourn_over_load(curve: Sequence[CurvePoint]) -> Drawing | None:
-    """Median and 99th percentile of the sojourn over the offered load, or None where there are not two points."""
+def sojourn_over_load(curve: Sequence[CurvePoint | Predicted]) -> Drawing | None:
+    """Median and 99th percentile of the sojourn over the offered load, of closed forms the mean.
+
+    None where there are not two points.
+    """
     rows = [
         {
             "x": p["offered_mpps"],
@@ -316,19 +320,23 @@ def sojourn_over_load(curve: Sequence[CurvePoint]) -> Drawing | None:
             "words": f"{q.mpps(p['offered_mpps'])} offered: {which} {q.duration(ns)}",
         }
         for p in curve
-        for which, ns in (("p50", p.get("p50_ns")), ("p99", p.get("p99_ns")))
-        if ns is not None and _all_numbers(p.get("offered_mpps"), ns) and ns > 0
+        for which, ns in (("p50", p.get("p50_ns")), ("p99", p.get("p99_ns")), ("mean", p.get("mean_ns")))
+        if isinstance(ns, int | float) and _all_numbers(p.get("offered_mpps"), ns) and ns > 0
     ]
     if len({row["x"] for row in rows}) < 2:
         return None
     x = alt.X("x:Q", axis=alt.Axis(title="offered, Mpps", tickCount=6))
     y = alt.Y("us:Q", scale=alt.Scale(type="log", nice=False, padding=8), axis=_log_axis(rows))
-    colour = alt.Color("which:N", scale=alt.Scale(domain=["p50", "p99"], range=[CARRIED, TAIL]), legend=_legend())
+    lines = {"p50": CARRIED, "p99": TAIL, "mean": CARRIED}
+    seen = [which for which in lines if any(row["which"] == which for row in rows)]
+    scale = alt.Scale(domain=seen, range=[lines[which] for which in seen])
+    colour = alt.Color("which:N", scale=scale, legend=_legend())
     base = alt.Chart(data(rows)).encode(x=x, y=y, color=colour)
     chart = base.mark_line(strokeWidth=2) + base.mark_point(filled=True, size=46, opacity=1).encode(
         description="words:N"
     )
-    return Drawing(chart.properties(width=WIDTH, height=HEIGHT), "Median and 99th percentile of sojourn over load")
+    what = "Mean" if seen == ["mean"] else "Median and 99th percentile of"
+    return Drawing(chart.properties(width=WIDTH, height=HEIGHT), f"{what} sojourn over load")
 
 
 def sojourn_distribution(cdf: Sequence[Sequence[float]], sojourn: Sojourn) -> Drawing | None:

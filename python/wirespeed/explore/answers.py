@@ -1,0 +1,123 @@
+"""What a page is sent: parts of it as HTML, made by the report's templates."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from html import escape
+from typing import Any
+
+from wirespeed import _wirespeed, report
+from wirespeed import quantities as q
+from wirespeed.explore import talk
+from wirespeed.explore.forms import Answer
+from wirespeed.explore.talk import Asked, Refined, RefusedError, Talk
+from wirespeed.report import live, shell
+from wirespeed.summary import headline
+
+Told = dict[str, Any]
+
+
+def page(about: Talk, given: str) -> str:
+    """The page itself."""
+    return live.page(given, about.scenarios, _wirespeed.version())
+
+
+def scene(about: Talk, scenario: str) -> Told:
+    """The controls of a scenario. Raises InputError."""
+    place = about.place(scenario)
+    drawn = {side: live.controls(place.controls.values(), side) for side in talk.SIDES}
+    return {"title": place.title, "controls": drawn}
+
+
+def first(about: Talk, asked: Asked) -> Told:
+    """What closed forms say at once. Raises InputError and RefusedError."""
+    begun = time.perf_counter()
+    place = about.place(asked.scenario)
+    found = dict(about.answer(asked))
+    told = _formed(found)
+    spent = time.perf_counter() - begun
+    for side, chosen in asked.machines.items():
+        told["sides"][side] |= {"command": place.command(chosen), "stage": f"Closed forms, {q.duration(spent * 1e9)}."}
+    return told
+
+
+def finer(about: Talk, asked: Asked) -> Iterator[Told]:
+    """What comes after, piece by piece. Raises InputError and RefusedError."""
+    for kind, found in about.refine(asked):
+        if kind == "progress":
+            yield {"progress": found}
+        elif kind == "form":
+            yield _formed(found) | {"kind": "form"}
+            yield {"sides": {side: _curves(each) for side, each in found.items()}, "kind": "formPictures"}
+        elif isinstance(found, Refined):
+            yield _refined(found, about.comparison(asked)) | {"kind": kind}
+            for side, result in found.results.items():
+                drawn = report.pictures(result.summary, result.slowest(), f"{side}-")
+                yield {"sides": {side: {"pictures": drawn}}, "kind": f"{kind}Pictures"}
+
+
+def refused(error: Exception) -> Told:
+    """An error as a page shows it."""
+    if isinstance(error, RefusedError):
+        return {"faults": {side: list(fault) for side, fault in error.faults.items()}}
+    return {"error": str(error)}
+
+
+def line(told: Told) -> bytes:
+    """A piece as a line of JSON."""
+    return json.dumps(told, ensure_ascii=False).encode() + b"\n"
+
+
+def _formed(found: Mapping[str, Answer | str | None]) -> Told:
+    sides = {side: {"verdict": _verdict(each), "says": _words(each)} for side, each in found.items()}
+    answers = [each for each in found.values() if isinstance(each, Answer)]
+    words = [_words(each) for each in found.values()]
+    told: Told = {"sides": sides, "told": " ".join(words)}
+    if len(found) > 1:
+        difference = talk.formed_difference(*answers) if len(answers) == len(found) else ""
+        told["difference"] = f"<p>{escape(difference)}</p>"
+        told["told"] = difference or told["told"]
+    return told
+
+
+def _words(found: Answer | str | None) -> str:
+    if isinstance(found, Answer):
+        return talk.sentence(found)
+    return "Profiling: the first answer comes with it." if found is None else f"No closed form: {found}"
+
+
+def _verdict(found: Answer | str | None) -> str:
+    if not isinstance(found, Answer):
+        return f'<p class="warning">{escape(_words(found))}</p>'
+    return live.formed(live.Formed(_words(found), found.found, found.curve, found.factored, found.unseen))
+
+
+def _curves(found: Answer | str | None) -> dict[str, str]:
+    return {"pictures": live.curves(found.curve)} if isinstance(found, Answer) else {}
+
+
+def _refined(found: Refined, command: str | None) -> Told:
+    seconds = q.duration(found.seconds * 1e9)
+    sides = {
+        side: {
+            "verdict": report.verdict(each.summary, f"{side}-"),
+            "stage": f"Run of {q.count(each.summary['packets'])} packets, after {seconds}.",
+            "says": headline(each.summary),
+        }
+        for side, each in found.results.items()
+    }
+    told: Told = {"sides": sides, "told": " ".join(headline(each.summary) for each in found.results.values())}
+    if (pair := found.pair) is not None:
+        sentence, rows = talk.difference(pair)
+        heads = ["metric", "a", "b", "change", "b is"]
+        typed = "" if command is None else _typed(command)
+        table = f"<details><summary>All numbers</summary>{shell.table(heads, rows)}</details>" if rows else ""
+        told |= {"difference": f"<p>{escape(sentence)}</p>{table}{typed}", "told": sentence}
+    return told
+
+
+def _typed(command: str) -> str:
+    button = '<button type="button" data-copy="both-command" hidden>Copy</button>'
+    return f'<div class="code">{button}<pre class="typed" id="both-command">{escape(command)}</pre></div>'

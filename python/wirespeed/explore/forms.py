@@ -1,0 +1,204 @@
+"""Closed forms while the hand moves: an answer at once, from what was profiled before.
+
+A profile (see `wirespeed.predict`) takes some 0.4 s and answers for any load in microseconds. What was profiled is
+answered as it is. Anything else begins at the profile that differs in the fewest controls, and takes for each of these
+the factor that the same move had where it was profiled: moves are taken to multiply, and an answer says so.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import tomllib
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from wirespeed import _wirespeed, predict
+from wirespeed import quantities as q
+from wirespeed.errors import InputError
+from wirespeed.explore.controls import LOAD, Control
+from wirespeed.explore.place import Chosen, Place
+from wirespeed.summary import Predicted
+
+PACKETS: Final = 10_000
+"""Packets of a profile's scenario: caches are filled for a run as long as this, and more is slower."""
+CURVE: Final = tuple(step / 10 for step in range(1, 11))
+# Profiles that are kept, some kilobytes each.
+_MOST: Final = 1000
+_FACTORED: Final = (
+    *("offered_mpps", "rejected_mpps", "capacity_mpps", "service_ns", "waiting_ns", "sojourn_ns"),
+    *("utilisation", "cpi", "dram_utilisation"),
+)
+_OFFERED: Final = "offered load"
+Key = frozenset[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What closed forms say of a machine, and over loads."""
+
+    found: Mapping[str, Any]
+    curve: list[Predicted]
+    factored: tuple[str, ...] = ()
+    """Labels of controls whose moves were profiled elsewhere, and taken over as factors."""
+    unseen: tuple[str, ...] = ()
+    """Labels of controls whose moves nobody has profiled: of them the answer knows nothing."""
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether this very machine was profiled."""
+        return not (self.factored or self.unseen)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    profile: _wirespeed.Profile
+    ceiling: float
+
+    def at(self, load: float | None) -> dict[str, Any]:
+        return predict.within(json.loads(self.profile.predict(load)), self.ceiling)
+
+
+class Forms:
+    """The profiles of a place."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._known: OrderedDict[Key, _Known] = OrderedDict()
+        self._refused: dict[Key, str] = {}
+        self._lock = threading.Lock()
+        self._one = threading.Lock()
+
+    def has(self, chosen: Chosen) -> bool:
+        """Whether this machine was profiled, whatever its load, or has no closed form."""
+        key = _key(chosen)
+        with self._lock:
+            return key in self._known or key in self._refused
+
+    def measure(self, chosen: Chosen) -> None:
+        """Profiles a machine, if it was not. Raises InputError for one that has no closed form."""
+        key = _key(chosen)
+        with self._one:  # two at a time would each take twice as long
+            if not self.has(chosen):
+                self._measure(key)
+        if (why := self._refused.get(key)) is not None:
+            raise InputError(why)
+
+    def _measure(self, key: Key) -> None:
+        packets = min(PACKETS, int(self._place.resolved["run"]["packets"]))
+        scenario = self._place.judge(dict(key), [f"run.packets={packets}", "run.curve=[]"])
+        try:
+            found = _Known(_wirespeed.Profile(scenario), predict.nic_ceiling(tomllib.loads(scenario.resolved)))
+        except InputError as e:
+            with self._lock:
+                self._refused[key] = str(e)
+            return
+        with self._lock:
+            self._known[key] = found
+            while len(self._known) > _MOST:
+                del self._known[next(each for each in self._known if each)]
+
+    def answer(self, chosen: Chosen) -> Answer | None:
+        """An answer at once; None where nothing was profiled yet. Raises InputError where there is no closed form."""
+        load = float(chosen[LOAD]) if chosen.get(LOAD) else None
+        with self._lock:
+            if (why := self._refused.get(_key(chosen))) is not None:
+                raise InputError(why)
+            known = dict(self._known)
+        wanted = dict(_key(chosen))
+        if not known:
+            return None
+        begin = min(known, key=lambda each: len(_differing(dict(each), wanted)))
+        pairs, unseen = [], []
+        for name in _differing(dict(begin), wanted):
+            pair = _pair(known, name, dict(begin).get(name, ""), wanted.get(name, ""))
+            if pair is None:
+                unseen.append(name)
+            else:
+                pairs.append((name, pair))
+        labels = {name: each.label for name, each in self._place.controls.items()}
+        moves = [(known[before], known[after]) for _, (before, after) in pairs]
+        return Answer(
+            found=_at(known[begin], moves, load),
+            curve=[_point(_at(known[begin], moves, each), each) for each in CURVE],
+            factored=tuple(labels[name] for name, _ in pairs),
+            unseen=tuple(labels[name] for name in unseen),
+        )
+
+
+def ahead(controls: Iterable[Control], chosen: Chosen) -> Iterator[dict[str, str]]:
+    """The machines that a hand may move to next, the nearest first: steps of sliders, then all else from the start."""
+    movable = [each for each in controls if each.name != LOAD]
+    steps = (1, -1) if chosen else (1, -1, 2, -2, 3, -3)
+    for step in steps:
+        for each in movable:
+            at = _index(each, chosen.get(each.name, ""))
+            if each.kind == "slider" and at is not None and 0 <= at + step < len(each.positions):
+                yield _with(chosen, each.name, each.positions[at + step].value)
+    for kind in ("switch", "choice"):
+        for each in movable:
+            if each.kind == kind and (kind == "switch" or not chosen):
+                for position in each.positions:
+                    if position.value != chosen.get(each.name, ""):
+                        yield _with(chosen, each.name, position.value)
+
+
+def _index(control: Control, value: str) -> int | None:
+    return next((place for place, each in enumerate(control.positions) if each.value == value), None)
+
+
+def _with(chosen: Chosen, name: str, value: str) -> dict[str, str]:
+    moved = {**chosen, name: value}
+    return {name: value for name, value in moved.items() if value}
+
+
+def _key(chosen: Chosen) -> Key:
+    return frozenset((name, value) for name, value in chosen.items() if name != LOAD and value)
+
+
+def _differing(a: Chosen, b: Chosen) -> list[str]:
+    return [name for name in {**a, **b} if a.get(name, "") != b.get(name, "")]
+
+
+def _pair(known: Mapping[Key, _Known], name: str, before: str, after: str) -> tuple[Key, Key] | None:
+    """Two profiles that differ in this move alone."""
+    for key in known:
+        values = dict(key)
+        if values.get(name, "") == after and (other := _key(_with(values, name, before))) in known:
+            return other, key
+    return None
+
+
+def _at(begin: _Known, moves: list[tuple[_Known, _Known]], load: float | None) -> dict[str, Any]:
+    found = begin.at(load)
+    bounds = [found["bound"]]
+    for before, after in moves:
+        one, other = before.at(load), after.at(load)
+        bounds.append(other["bound"])
+        for name in _FACTORED:
+            found[name] = _factored(found.get(name), one.get(name), other.get(name))
+    if not moves:
+        return found
+    offered, capacity = found["offered_mpps"], found["capacity_mpps"]
+    is_full = q.is_number(offered) and q.is_number(capacity) and offered > capacity
+    found["carried_mpps"] = capacity if is_full else (offered or 0.0) - (found["rejected_mpps"] or 0.0)
+    full = next((each for each in bounds if each != _OFFERED), "not known")
+    found["bound"] = full if is_full else _OFFERED
+    if is_full:
+        found["sojourn_ns"] = found["waiting_ns"] = None
+    return found
+
+
+def _factored(value: float | None, before: float | None, after: float | None) -> float | None:
+    if value is None or before is None or after is None:
+        return None
+    return value * after / before if before else value + after
+
+
+def _point(found: Mapping[str, Any], load: float) -> Predicted:
+    point: Predicted = {"load": load, "offered_mpps": found["offered_mpps"], "carried_mpps": found["carried_mpps"]}
+    if found["sojourn_ns"] is not None:
+        point["mean_ns"] = found["sojourn_ns"]
+    return point
