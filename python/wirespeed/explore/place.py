@@ -91,25 +91,31 @@ class Place:
 
     def comparison(self, a: Chosen, b: Chosen) -> str | None:
         """The command line that compares two; None where a setting cannot stand in the name of an operand."""
-        sides = [self.overrides(chosen) for chosen in (a, b)]
+        sides = [self._last([*self.given.settings, *self.overrides(chosen)]) for chosen in (a, b)]
         if any(_AMBIGUOUS.search(override) for side in sides for override in side):
             return None
-        name, *rest = self._words([])
-        return shlex.join(["wirespeed", "compare", *(",".join([name, *side]) for side in sides), *rest])
+        operands = [",".join([self.given.scenario, *side]) for side in sides]
+        return shlex.join(["wirespeed", "compare", *operands, *self._options()])
 
     def blamed(self, message: str, chosen: Chosen, moved: str) -> str:
-        """The control beside which an error belongs: one that it names, the one moved last among them; else that."""
+        """The control beside which an error belongs: of what is chosen one that it names, the one moved last first.
+
+        Where it names none of these, the one moved last, or the only one.
+        """
         named = [name for name, each in self.controls.items() if _is_named(each, message)]
-        if not named or moved in named:
-            return moved
-        return next((name for name in named if name in chosen), named[0])
+        ours = [name for name in named if name in chosen]
+        if moved in ours or not ours:
+            return moved or (next(iter(chosen)) if len(chosen) == 1 else next(iter(named), ""))
+        return ours[0]
 
     def _words(self, overrides: Sequence[str]) -> list[str]:
+        settings = self._last([*self.given.settings, *overrides])
+        return [self.given.scenario, *self._options(), *(text for each in settings for text in ("--set", each))]
+
+    def _options(self) -> list[str]:
         given = self.given
-        words = [given.scenario]
-        for option, value in (("--capture", given.capture), ("--table", given.table), ("--seed", given.seed)):
-            words += [option, str(value)] if value is not None else []
-        return words + [text for each in self._last([*given.settings, *overrides]) for text in ("--set", each)]
+        said = (("--capture", given.capture), ("--table", given.table), ("--seed", given.seed))
+        return [text for option, value in said if value is not None for text in (option, str(value))]
 
     def _resolve(self, overrides: Sequence[str]) -> str:
         given = self.given
