@@ -63,6 +63,7 @@ PRINTED = ("text", "json")
 # What no test runs, by the beginning of the command or of the block of Python, and why.
 ONLY_LOOKED_AT: Final = {
     "make demo": "builds everything, and this test with it; continuous integration is a clean clone",
+    "wirespeed explore": "serves a page until Ctrl-C; tests/python/test_explore.py asks it",
     "make test": "is what runs this test",
     "git clone": "wants a network",
     "pip install": "wants a network, and changes the environment; tests/house/test_packaging.py installs a wheel",

@@ -200,6 +200,10 @@ def test_moves_that_nobody_has_profiled_together_are_factors(place: Place) -> No
     assert exact is not None
     assert exact.is_exact
     assert both.found["capacity_mpps"] == pytest.approx(exact.found["capacity_mpps"], rel=0.1)
+    near = found.answer({"cores": "6"})
+    assert near is not None
+    assert near.factored == ("Cores as at 4",)
+    assert near.found["capacity_mpps"] == pytest.approx(cores.found["capacity_mpps"])
     unseen = found.answer({"cores": "4", "pool": "16384"})
     assert unseen is not None
     assert unseen.unseen == ("Pool of mbufs",)

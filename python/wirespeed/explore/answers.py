@@ -45,10 +45,12 @@ def first(about: Talk, asked: Asked) -> Told:
 
 def finer(about: Talk, asked: Asked) -> Iterator[Told]:
     """What comes after, piece by piece. Raises InputError and RefusedError."""
+    has_run = False
     for kind, found in about.refine(asked):
+        has_run = has_run or isinstance(found, Refined)
         if kind == "progress":
             yield {"progress": found}
-        elif kind == "form":
+        elif kind == "form" and not has_run:  # what was run says more
             yield _formed(found) | {"kind": "form"}
             yield {"sides": {side: _curves(each) for side, each in found.items()}, "kind": "formPictures"}
         elif isinstance(found, Refined):

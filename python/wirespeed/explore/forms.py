@@ -25,6 +25,8 @@ from wirespeed.summary import Predicted
 PACKETS: Final = 10_000
 """Packets of a profile's scenario: caches are filled for a run as long as this, and more is slower."""
 CURVE: Final = tuple(step / 10 for step in range(1, 11))
+# A choice of so many is looked at ahead early.
+_FEW: Final = 10
 # Profiles that are kept, some kilobytes each.
 _MOST: Final = 1000
 _FACTORED: Final = (
@@ -111,38 +113,64 @@ class Forms:
         if not known:
             return None
         begin = min(known, key=lambda each: len(_differing(dict(each), wanted)))
-        pairs, unseen = [], []
+        moves, factored, unseen = [], [], []
         for name in _differing(dict(begin), wanted):
-            pair = _pair(known, name, dict(begin).get(name, ""), wanted.get(name, ""))
-            if pair is None:
-                unseen.append(name)
+            control = self._place.controls[name]
+            found = self._move(known, control, dict(begin).get(name, ""), wanted.get(name, ""))
+            if found is None:
+                unseen.append(control.label)
             else:
-                pairs.append((name, pair))
-        labels = {name: each.label for name, each in self._place.controls.items()}
-        moves = [(known[before], known[after]) for _, (before, after) in pairs]
+                moves.append(found[0])
+                factored.append(found[1])
         return Answer(
             found=_at(known[begin], moves, load),
             curve=[_point(_at(known[begin], moves, each), each) for each in CURVE],
-            factored=tuple(labels[name] for name, _ in pairs),
-            unseen=tuple(labels[name] for name in unseen),
+            factored=tuple(factored),
+            unseen=tuple(unseen),
         )
+
+    @staticmethod
+    def _move(
+        known: Mapping[Key, _Known], control: Control, before: str, after: str
+    ) -> tuple[tuple[_Known, _Known], str] | None:
+        """Profiles before and after a move, and its name; of a slider the nearest move there is."""
+        at = _index(control, after)
+        places = range(len(control.positions)) if control.kind == "slider" and at is not None else ()
+        nearest = sorted(places, key=lambda place: abs(place - (at or 0)))
+        for value in (after, *(control.positions[place].value for place in nearest)):
+            pair = None if value == before else _pair(known, control.name, before, value)
+            if pair is not None:
+                label = control.label if value == after else f"{control.label} as at {control.words(value)}"
+                return (known[pair[0]], known[pair[1]]), label
+        return None
 
 
 def ahead(controls: Iterable[Control], chosen: Chosen) -> Iterator[dict[str, str]]:
-    """The machines that a hand may move to next, the nearest first: steps of sliders, then all else from the start."""
+    """The machines that a hand may move to next, the nearest first: steps of sliders, and from the start all else."""
     movable = [each for each in controls if each.name != LOAD]
-    steps = (1, -1) if chosen else (1, -1, 2, -2, 3, -3)
-    for step in steps:
-        for each in movable:
-            at = _index(each, chosen.get(each.name, ""))
-            if each.kind == "slider" and at is not None and 0 <= at + step < len(each.positions):
-                yield _with(chosen, each.name, each.positions[at + step].value)
-    for kind in ("switch", "choice"):
-        for each in movable:
-            if each.kind == kind and (kind == "switch" or not chosen):
-                for position in each.positions:
-                    if position.value != chosen.get(each.name, ""):
-                        yield _with(chosen, each.name, position.value)
+    sliders = [each for each in movable if each.kind == "slider"]
+    few = [each for each in movable if each.kind == "choice" and len(each.positions) <= _FEW]
+    many = [each for each in movable if each.kind == "choice" and each not in few]
+    yield from _steps(sliders, chosen, 1)
+    if chosen:
+        return
+    for others, step in ((few, 2), ([each for each in movable if each.kind == "switch"], 3)):
+        for each in others:
+            yield from (_with(chosen, each.name, position.value) for position in each.positions if position.value)
+        yield from _steps(sliders, chosen, step)
+    for step in range(4, max((len(each.positions) for each in sliders), default=0)):
+        yield from _steps(sliders, chosen, step)
+    for each in many:
+        yield from (_with(chosen, each.name, position.value) for position in each.positions if position.value)
+
+
+def _steps(sliders: Iterable[Control], chosen: Chosen, step: int) -> Iterator[dict[str, str]]:
+    """Each slider so many positions up, and down."""
+    for each in sliders:
+        at = _index(each, chosen.get(each.name, ""))
+        for to in () if at is None else (at + step, at - step):
+            if 0 <= to < len(each.positions):
+                yield _with(chosen, each.name, each.positions[to].value)
 
 
 def _index(control: Control, value: str) -> int | None:

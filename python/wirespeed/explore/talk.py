@@ -28,7 +28,7 @@ _MOST: Final = 2
 # Pages whose last move is remembered.
 _PAGES: Final = 64
 _LONGEST: Final = 80
-_PHASES: Final = {"": "Beginning", "load": "Reading", "warm-up": "Warm-up", "run": "Under way", "curve": "Loads"}
+_PHASES: Final = {"": "Beginning", "load": "Reading", "warm-up": "Warm-up", "run": "Under way"}
 _LOADS: Final = (0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0)
 
 
@@ -190,7 +190,12 @@ class Talk:
         left = threading.Event()
 
         def go(phase: str, done: int, total: int) -> bool:
-            told.put(("progress", {"words": f"{_PHASES.get(phase, phase)}: {words}", "done": done, "total": total}))
+            told.put(
+                (
+                    "progress",
+                    {"words": f"{_PHASES.get(phase, phase.capitalize())}: {words}", "done": done, "total": total},
+                )
+            )
             return self._is_current(about) and not left.is_set()
 
         def whole(name: str, work: Callable[[Go], Any]) -> None:

@@ -5,6 +5,7 @@ const SIDES = ["a", "b"];
 // A hand that rests this long wants to know more than closed forms say.
 const RESTS_MS = 200, TELLS_MS = 700;
 const $ = (id) => document.getElementById(id);
+const GONE = "The server does not answer: was it stopped? Start `wirespeed explore` again, and put the part of this address from # on behind its own.";
 let state = { scenario: "", a: {}, b: null }, controls = {};
 let turn = 0, asking = false, pending = null, resting = 0, telling = 0, stream = null, own = "";
 
@@ -115,7 +116,6 @@ const take = (answer) => {
 };
 const ask = async (move = {}) => {
   turn += 1;
-  history.replaceState(null, "", own = address());
   stream?.abort();
   clearTimeout(resting);
   pending = move;
@@ -126,7 +126,7 @@ const ask = async (move = {}) => {
       const now = pending, at = turn, begun = performance.now();
       pending = null;
       let answer;
-      try { answer = await (await post("answer", now)).json(); } catch { answer = { error: "The server does not answer: was it stopped? Start `wirespeed explore` again; the address keeps what is chosen." }; }
+      try { answer = await (await post("answer", now)).json(); } catch { answer = { error: GONE }; }
       if (at !== turn) { if (!answer.error && !answer.faults) take(answer); continue; }
       for (const side of shown()) $(`${side}-pictures`).setAttribute("aria-busy", "true");
       take(answer);
@@ -134,6 +134,8 @@ const ask = async (move = {}) => {
       if (!answer.error && !answer.faults) resting = setTimeout(() => refine(now, at, begun), RESTS_MS);
     }
   } finally { asking = false; }
+  // Once for many moves: browsers refuse an address that changes too often.
+  history.replaceState(null, "", own = address());
 };
 const refine = async (move, at, begun) => {
   stream = new AbortController();
@@ -154,7 +156,7 @@ const refine = async (move, at, begun) => {
       }
     }
   } catch (e) {
-    if (e.name !== "AbortError" && at === turn) complain("The answer of the run broke off: was the server stopped?");
+    if (e.name !== "AbortError" && at === turn) complain(GONE);
   }
 };
 
@@ -168,8 +170,14 @@ const scene = async () => {
   stream?.abort();
   forgive();
   $("scenario").value = state.scenario;
-  const found = await (await post("scene")).json();
-  if (found.error) { complain(found.error); tell(found.error); return; }
+  let found;
+  try { found = await (await post("scene")).json(); } catch { found = { error: GONE }; }
+  if (found.error) {
+    complain(found.error);
+    tell(found.error);
+    for (const side of shown()) { $(`${side}-says`).textContent = ""; stage(side, ""); }
+    return;
+  }
   $("title").textContent = found.title;
   for (const side of SIDES) { fill(`${side}-controls`, found.controls[side]); place(side); }
   two();
