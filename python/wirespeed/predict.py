@@ -95,14 +95,19 @@ def stated(found: dict[str, Any]) -> str:
 
 def sentence(found: Mapping[str, Any]) -> str:
     """The answer: what is carried, of what could be, and how long a packet stays."""
-    carried, offered, capacity = (found[name] for name in ("carried_mpps", "offered_mpps", "capacity_mpps"))
-    part = "all" if carried >= _ALL * (offered - (found["rejected_mpps"] or 0.0)) else q.mpps(carried)
+    offered, capacity = found["offered_mpps"], found["capacity_mpps"]
+    part = "all" if carries_all(found) else q.mpps(found["carried_mpps"])
     stays = (
         "queues grow without end"
         if found["sojourn_ns"] is None
         else f"a packet stays {q.duration(found['sojourn_ns'])}"
     )
     return f"Carries {part} of {q.mpps(offered)} offered and could carry {q.mpps(capacity)}; {stays}."
+
+
+def carries_all(found: Mapping[str, Any]) -> bool:
+    """Whether all is carried that the function does not reject."""
+    return bool(found["carried_mpps"] >= _ALL * (found["offered_mpps"] - (found["rejected_mpps"] or 0.0)))
 
 
 def table(found: dict[str, Any], compared: list[dict[str, Any]] | None = None) -> list[RenderableType]:

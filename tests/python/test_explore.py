@@ -194,7 +194,7 @@ def test_moves_that_nobody_has_profiled_together_are_factors(place: Place) -> No
     assert both.found["capacity_mpps"] == pytest.approx(product)
     assert len(both.factored) == 1  # it begins at one of both
     assert not both.is_exact
-    assert talk.sentence(both).startswith("Carries about")
+    assert "could carry about" in talk.sentence(both)
     found.measure({"cores": "4", "burst": "64"})
     exact = found.answer({"cores": "4", "burst": "64"})
     assert exact is not None
@@ -208,6 +208,20 @@ def test_moves_that_nobody_has_profiled_together_are_factors(place: Place) -> No
     assert unseen is not None
     assert unseen.unseen == ("Pool of mbufs",)
     assert unseen.found == cores.found
+
+
+def test_what_a_function_rejects_is_no_loss_in_the_sentence() -> None:
+    rejecting = {"offered_mpps": 10.9, "rejected_mpps": 6.6, "carried_mpps": 4.3, "capacity_mpps": 21.6}
+    answer = forms.Answer({**rejecting, "sojourn_ns": 1780.0}, [], factored=("Cores",))
+    assert talk.sentence(answer).startswith("Carries all of 10.9 Mpps offered and could carry about 21.6 Mpps")
+    full = forms.Answer({**rejecting, "carried_mpps": 2.0, "sojourn_ns": None}, [], unseen=("Cores",))
+    assert talk.sentence(full) == "Carries about 2.00 Mpps of 10.9 Mpps offered and could carry about 21.6 Mpps."
+
+
+def test_a_capture_is_as_long_as_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "x.pcap"
+    file.write_bytes(bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000"))
+    assert "sizes" not in Place(Given("forwarding", capture=file)).controls
 
 
 def test_a_profile_answers_for_every_load(place: Place) -> None:

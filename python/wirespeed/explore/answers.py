@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
 
-from wirespeed import _wirespeed, report
+from wirespeed import _wirespeed, predict, report
 from wirespeed import quantities as q
 from wirespeed.explore import talk
 from wirespeed.explore.forms import Answer
@@ -93,7 +93,11 @@ def _words(found: Answer | str | None) -> str:
 def _verdict(found: Answer | str | None) -> str:
     if not isinstance(found, Answer):
         return f'<p class="warning">{escape(_words(found))}</p>'
-    return live.formed(live.Formed(_words(found), found.found, found.curve, found.factored, found.unseen))
+    return live.formed(
+        live.Formed(
+            _words(found), predict.carries_all(found.found), found.found, found.curve, found.factored, found.unseen
+        )
+    )
 
 
 def _curves(found: Answer | str | None) -> dict[str, str]:

@@ -80,6 +80,8 @@ def _traffic(of: Mapping[str, Any]) -> list[Control]:
     loads = [round(step / 20, 2) for step in range(1, 21)]
     said = next((str(value) for name, value in of["traffic"].items() if name in _RATES), "")
     load = _numbers(LOAD, "Load", "Traffic", "traffic.load", loads, own, lambda x: f"{x:.0%}".replace("%", " %"), said)
+    if of["traffic"].get("capture"):
+        return [load]  # its packets are as long as they are
     sizes = [Position("", f"as in the scenario{_of_sizes(of)}")]
     sizes += [Position(f"{n}", f"{n:,} B", (f"traffic.sizes={{fixed={n}}}",)) for n in _FRAMES]
     sizes.append(Position("imix", "IMIX 7:4:1", ("traffic.sizes=imix",)))

@@ -346,7 +346,8 @@ def sentence(answer: Answer) -> str:
     found = answer.found
     offered, capacity, stays = (found[name] for name in ("offered_mpps", "capacity_mpps", "sojourn_ns"))
     could = "" if capacity is None else f" and could carry about {q.mpps(capacity)}"
-    about = f"Carries about {q.mpps(found['carried_mpps'])} of {q.mpps(offered)} offered{could}"
+    part = "all" if predict.carries_all(found) else f"about {q.mpps(found['carried_mpps'])}"
+    about = f"Carries {part} of {q.mpps(offered)} offered{could}"
     return f"{about}." if stays is None else f"{about}; a packet stays about {q.duration(stays)}."
 
 

@@ -12,7 +12,6 @@ from wirespeed.summary import KeyNumber, Predicted
 
 POLICY: Final = "; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'"
 """What the page may do beside showing itself: ask the server that it came from."""
-_ALL: Final = 0.999
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +19,7 @@ class Formed:
     """What closed forms say of a machine."""
 
     sentence: str
+    carries_all: bool
     found: Mapping[str, Any]
     curve: Sequence[Predicted]
     factored: Sequence[str] = ()
@@ -46,11 +46,10 @@ def controls(found: Iterable[Any], side: str) -> str:
 def formed(answer: Formed) -> str:
     """The sentence and the numbers of closed forms."""
     found = answer.found
-    offered = (found["offered_mpps"] or 0.0) - (found["rejected_mpps"] or 0.0)
     return render(
         "formed.html.j2",
         sentence=answer.sentence,
-        carries=(found["carried_mpps"] or 0.0) >= _ALL * offered,
+        carries=answer.carries_all,
         exact=not (answer.factored or answer.unseen),
         factored=answer.factored,
         unseen=answer.unseen,
