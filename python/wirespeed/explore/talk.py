@@ -317,8 +317,9 @@ class Refined:
         """Both beside each other."""
         if len(self.results) < len(SIDES):
             return None
-        a, b = (self.results[side].operand for side in SIDES)
-        return Comparison(_wirespeed.compare(a, b))
+        a, b = (self.results[side] for side in SIDES)
+        with a.operand() as of_a, b.operand() as of_b:
+            return Comparison(_wirespeed.compare(of_a, of_b))
 
 
 def difference(pair: Comparison) -> tuple[str, list[list[str]]]:
