@@ -49,6 +49,8 @@ from wirespeed.summary_types import Summary
 
 # The widest that a summary gets: beyond this the eye loses the line.
 _WIDEST: Final = 100
+# What a verdict that keeps says again of what stands below it: the loss, and the busiest core.
+_TOLD_BELOW: Final = ("No loss in ", "Core ")
 # Reasons that make up less than this are summed up in one line.
 _SMALL_SHARE: Final = 0.02
 # What the names in an inspection mean, where spaces for underscores do not say it.
@@ -123,34 +125,45 @@ def text(renderable: RenderableType, console: Console) -> str:
     return "\n".join(line.rstrip(" ") for line in captured.get().split("\n"))
 
 
-def run_summary(summary: Summary, scenario: str = "", slow: Slowest | None = None) -> RenderableType:
-    """The verdict, key numbers, where the time goes, hit rates and drops of one run.
+def run_summary(
+    summary: Summary, scenario: str = "", slow: Slowest | None = None, whole: bool = True
+) -> RenderableType:
+    """The verdict, key numbers and where the time goes of one run; with `whole` all else that was counted.
 
     `scenario` is the resolved TOML, `slow` the slowest of the sampled packets.
     """
     summary = measured(summary)
-    parts: list[RenderableType] = [_verdict(summary), _about(summary)]
+    parts: list[RenderableType] = [_verdict(summary, whole), _about(summary)]
     parts += [Text(f"! {warning}", style="yellow") for warning in warnings(summary)]
     parts += [Text(), _numbers(summary)]
-    parts += _asked_next(summary, scenario, slow)
+    parts += _asked_next(summary, scenario, slow) if whole else []
     parts += _cycles_go(summary)
     parts += _time_goes(summary)
-    parts += _levels(summary)
-    parts += _dram_controllers(summary)
-    parts += _energy(summary)
-    parts += _copying(summary)
-    parts += _members(summary)
-    parts += _flow_table(summary)
-    parts += _neighbours(summary)
-    parts += _applications(summary)
-    parts += _iommu(summary)
-    parts += _stacked(summary)
-    parts += _packet_buffer(summary)
+    counted = [
+        *_levels(summary),
+        *_dram_controllers(summary),
+        *_energy(summary),
+        *_copying(summary),
+        *_members(summary),
+        *_flow_table(summary),
+        *_neighbours(summary),
+        *_applications(summary),
+        *_iommu(summary),
+        *_stacked(summary),
+        *_packet_buffer(summary),
+    ]
+    parts += counted if whole else []
     parts += _drops(summary)
     parts += _search(summary)
     parts += _damage(summary)
     parts += _notes(summary)
-    parts += _advice(summary)
+    # What is typed next stands below it, and says the same of a run that keeps.
+    parts += _advice(summary) if whole or mark(summary).tone != "good" else []
+    if counted and not whole:
+        parts += [
+            Text(),
+            Text("What else was counted, and three more answers: --details, or the report of --out", "dim"),
+        ]
     return Group(*parts)
 
 
@@ -372,13 +385,16 @@ def written(folder: str, files: Sequence[str], report: str | None) -> Renderable
     return Group(*parts)
 
 
-def _verdict(summary: Summary) -> RenderableType:
+def _verdict(summary: Summary, whole: bool) -> RenderableType:
     found = mark(summary)
     style = {"good": "bold green", "open": "bold yellow", "bad": "bold red"}[found.tone]
     lines: list[RenderableType] = [Text(f"{found.symbol} {headline(summary)}", style)]
     if (reach := curve_text(summary)) is not None:
         lines.append(_indented(reach, "bold"))
-    lines += [_indented(reason) for reason in seen(summary, "reasons")]
+    told = seen(summary, "reasons")
+    if not whole and found.tone == "good":
+        told = [reason for reason in told if not reason.startswith(_TOLD_BELOW)]
+    lines += [_indented(reason) for reason in told]
     return Group(*lines)
 
 

@@ -102,6 +102,21 @@ def test_a_run_that_is_stopped_in_its_warm_up_shows_no_numbers_of_the_machine() 
     assert "over time" in page(summaries.lossless(), "")
 
 
+def test_a_run_is_told_on_a_screen_and_its_details_where_they_are_asked_for() -> None:
+    short = printed(terminal.run_summary(summaries.lossless(), whole=False), 80)
+    assert len(short.splitlines()) <= 40
+    assert "Where the time goes" in short
+    assert "--details" in short
+    whole = printed(terminal.run_summary(summaries.lossless()), 80)
+    for kept in ("Hit rates", "What would one more core bring?"):
+        assert kept in whole
+        assert kept not in short
+    assert "--details" not in whole
+    # What a verdict says of a loss is never folded.
+    lossy = printed(terminal.run_summary(summaries.sound(), whole=False), 80)
+    assert "What to change" in lossy
+
+
 def test_brackets_in_names_are_kept() -> None:
     assert "[red]L1d[/red]" in printed(terminal.run_summary(summaries.odd()), 200)
 

@@ -57,11 +57,12 @@ def answer(given: Options) -> int:
     except BaseException:
         about.close()
         raise
-    emit(server.url)
-    say("Ctrl-C ends it. The page is for this computer alone; nothing is sent elsewhere.")
-    if given.browser:
-        webbrowser.open(server.url)
+    # From the moment that it is told how.
     with contextlib.suppress(KeyboardInterrupt):
+        emit(server.url)
+        say("Ctrl-C ends it. The page is for this computer alone; nothing is sent elsewhere.")
+        if given.browser:
+            webbrowser.open(server.url)
         serve(server)
     say("ended")
     return 0

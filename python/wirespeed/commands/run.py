@@ -54,6 +54,14 @@ class Kept(Traffic):
     no_report: Annotated[
         bool, typer.Option("--no-report", help="Write no report.html.", rich_help_panel=options.OUTPUT)
     ] = False
+    details: Annotated[
+        bool,
+        typer.Option(
+            "--details",
+            help="Print all that was counted: hit rates, DRAM, what each function takes, and more answers.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = False
     quiet: QuietOpt = False
 
 
@@ -96,7 +104,7 @@ def run(scenario: str, given: Kept, search: Search | None = None) -> int:
     if given.form == "json":
         emit(result.summary_json)
     else:
-        show(terminal.run_summary(result.shown, result.scenario, result.slowest()))
+        show(terminal.run_summary(result.shown, result.scenario, result.slowest(), given.details))
         if not result.partial:
             _, command = questions.to_type(result.summary, *_typed(scenario, given, search))
             emit(f"\nWhat do I type next?\n  {command}")  # in one piece, to be copied
