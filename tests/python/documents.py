@@ -334,11 +334,12 @@ def run(command: str) -> str:
 
 def _until_ctrl_c(words: list[str]) -> str:
     """What a command that serves has printed when it is ready, and is told to end."""
-    serving = subprocess.Popen([sys.executable, "-m", "wirespeed", *words], stdout=subprocess.PIPE, text=True)
-    assert serving.stdout is not None
-    ready = serving.stdout.readline()
-    serving.send_signal(signal.SIGINT)
-    assert (serving.wait(timeout=30), ready[:4]) == (0, "http"), words
+    command = [sys.executable, "-m", "wirespeed", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as serving:
+        assert serving.stdout is not None
+        ready = serving.stdout.readline()
+        serving.send_signal(signal.SIGINT)
+        assert (serving.wait(timeout=30), ready[:4]) == (0, "http"), words
     return ready
 
 
