@@ -580,6 +580,30 @@ def test_sessions_one_after_the_other_on_one_address_give_the_busier_one(tmp_pat
     assert found.rows.left_out.total() == 1
 
 
+def test_a_prefix_that_several_sessions_have_stays_with_the_one_that_uses_it(tmp_path: Path) -> None:
+    both = made.ie(93, b"\x03", made.ip(made.UE), made.ip("2001:db8::2"))
+    other = made.ie(93, b"\x03", made.ip("10.45.0.3"), made.ip("2001:db8::3"))
+    packets = []
+    for sequence, up, teid, ue in ((2, 0x77, 0x1001, both), (3, 0x78, 0x1002, other)):
+        ask = made.message(50, 0, sequence, made.fseid(up), made.pdr(1, 0, 1, made.fteid(teid), ue), made.far(1, 2, 1))
+        packets += [made.n4(ask), made.n4(made.established(sequence, up=up, teid=teid), back=True)]
+    inner = made.udp("2001:db8::3", "2001:db8:1::1", 443, b"x" * 9)
+    v6 = made.udp(made.GNB, made.UPF, 2152, made.gtpu(0x1002, inner, 9))
+    _, file = imported(tmp_path, *packets, *[made.uplink(0x1001)] * 5, v6)
+    assert {each["uplink_teid"]: each["ue"] for each in file["session"]} == {
+        0x1001: [made.UE],
+        0x1002: ["10.45.0.3", "2001:db8::/64"],
+    }
+
+
+def test_the_control_plane_may_speak_ipv6(tmp_path: Path) -> None:
+    ask = made.udp("2001:db8::1", "2001:db8::2", 8805, made.establish(2))
+    answer = made.udp("2001:db8::2", "2001:db8::1", 8805, made.established(2))
+    session = session_of(tmp_path, ask, answer)
+    assert (str(session.control), str(session.user_plane)) == ("2001:db8::1", "2001:db8::2")
+    assert session.tunnel_of(session.pdrs[1]) is not None
+
+
 def test_a_gateway_that_is_told_no_address_takes_it_from_its_packets(tmp_path: Path) -> None:
     ask = made.message(
         50, 0, 2, made.fseid(1), made.pdr(1, 0, 1, made.choose()), made.pdr(2, 1, 2, made.fteid(8)),

@@ -43,6 +43,7 @@ class SessionRow:
     rules: str
     """Its set of rules, as TOML without a name."""
     packets: int
+    v6_packets: int
 
 
 @dataclass(slots=True)
@@ -70,8 +71,10 @@ def rows(capture: MobileCapture, node: UserPlaneNode) -> SessionRows:
         row = _row(session, capture.of(session), found.left_out)
         if row is not None:
             candidates.append(row)
+    # Cores give out one prefix several times; it stays with the session whose packets have it.
+    owners = {row.ue[1]: row for row in sorted(candidates, key=lambda row: row.v6_packets) if len(row.ue) == _MOST}
     for row in sorted(candidates, key=lambda row: -row.packets):
-        if len(row.ue) == _MOST and row.ue[1] in taken:
+        if len(row.ue) == _MOST and owners[row.ue[1]] is not row:
             row.ue.pop()
             found.left_out[
                 "IPv6 prefixes: another session has them, and the simulated function knows one UE by one"
@@ -132,7 +135,8 @@ def _row(session: N4Session, usage: Usage, left_out: Counter[str]) -> SessionRow
     peer, downlink_teid = outer or (IPv4Address(0), 0)
     rules, qfi = _rules(session, teid, outer is not None, {str(a).partition("/")[0] for a in ue}, left_out)
     seid = session.user_plane_seid if session.user_plane_seid is not None else session.control_seid or 0
-    return SessionRow(seid, ue, teid, peer, downlink_teid, qfi, rules, usage.all)
+    v6_packets = sum(count for address, count in usage.addresses.items() if isinstance(address, IPv6Address))
+    return SessionRow(seid, ue, teid, peer, downlink_teid, qfi, rules, usage.all, v6_packets)
 
 
 def _addresses(session: N4Session, usage: Usage) -> list[str]:
