@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import vl_convert
 
+import charted
 from wirespeed import cli
+
+
+@pytest.fixture(autouse=True)
+def judged_charts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Whatever is drawn while a test runs: its charts are as all charts have to be. The titles of those that were."""
+    found: list[str] = []
+    drawn: list[str] = []
+
+    def draw(spec: Any, *more: Any, **named: Any) -> str:
+        whole = json.loads(spec) if isinstance(spec, str) else spec
+        drawn.append(str(whole.get("title", "")))
+        found.extend(f"{fault} (chart {whole.get('title', '')})" for fault in charted.faults(whole))
+        return str(to_svg(spec, *more, **named))
+
+    to_svg = vl_convert.vegalite_to_svg
+    monkeypatch.setattr(vl_convert, "vegalite_to_svg", draw)
+    yield drawn
+    assert not found, "charts that are not as charts have to be (tests/python/charted.py):\n" + "\n".join(found)
 
 
 @pytest.fixture

@@ -113,7 +113,7 @@ def rate_over_time(series: Sequence[IntervalSummary]) -> Drawing | None:
 # What the machine does over time: the field of an interval, its factor, the axis' title and what full means.
 _ACTIVITY: Final[Sequence[tuple[str, float, str, float | None]]] = (
     ("core_busy", 100.0, "busy, %", 100.0),
-    ("ring_packets", 1.0, "in rings", None),
+    ("ring_packets", 1.0, "in rings, packets", None),
     ("llc_hit_rate", 100.0, "LLC hits, %", 100.0),
     ("dram_gb_per_s", 1.0, "DRAM, GB/s", None),
 )

@@ -18,8 +18,8 @@ _MEETS: Final = "meets the target"
 _FAILS: Final = "does not"
 _WORDS: Final = ("where", "also changed", "who", "target")
 _NOTE: Final = (
-    "<p class=note>Each dot is a machine that was tried under the target; the dashed line is the target. A machine "
-    "that carries it may still miss the loss or the 99th percentile.</p>"
+    "<p class=note>Each dot is a machine that was tried under the target; the dashed line is the target, "
+    "bars are 95 % half-widths. A machine that carries it may still miss the loss or the 99th percentile.</p>"
 )
 
 
@@ -74,6 +74,8 @@ def chart(document: Mapping[str, Any]) -> alt.LayerChart | None:
         {
             "cores": each["machine"]["cores"],
             "mpps": each["carried_mpps"],
+            "low": max(each["carried_mpps"] - (each["carried_half_width"] or 0.0), 0.0),
+            "high": each["carried_mpps"] + (each["carried_half_width"] or 0.0),
             "which": _MEETS if each["outcome"] == "meets" else _FAILS,
             "words": f"{text.label(each)}: {q.mpps(each['carried_mpps'])}, {each['why']}",
         }
@@ -89,9 +91,15 @@ def chart(document: Mapping[str, Any]) -> alt.LayerChart | None:
         legend=alt.Legend(title=None, orient="top", columnPadding=24),
     )
     x = alt.X("cores:O", title="cores", axis=alt.Axis(labelAngle=0))
-    y = alt.Y("mpps:Q", axis=alt.Axis(title="carried, Mpps", tickCount=5, titlePadding=12), scale=alt.Scale(zero=True))
+    axis, scale = alt.Axis(title="carried, Mpps", tickCount=5, titlePadding=12), alt.Scale(zero=True)
+    y = alt.Y("mpps:Q", axis=axis, scale=scale)
     dots = alt.Chart(charts.data(rows)).mark_point(filled=True, size=60, opacity=0.8)
     wanted = charts.data([{"mpps": document["target"]["mpps"]}])
     goal = alt.Chart(wanted).mark_rule(color="var(--ink)", strokeDash=[4, 3])
-    layers = [goal.encode(y=alt.Y("mpps:Q")), dots.encode(x=x, y=y, color=colour, description="words:N")]
+    bars = alt.Chart(charts.data(rows)).mark_rule(strokeWidth=1.5)
+    layers = [
+        goal.encode(y=alt.Y("mpps:Q")),
+        bars.encode(x=x, y=alt.Y("low:Q", axis=axis, scale=scale), y2="high:Q", color=colour),
+        dots.encode(x=x, y=y, color=colour, description="words:N"),
+    ]
     return alt.LayerChart(layer=layers, width=charts.WIDTH, height=charts.HEIGHT)

@@ -68,6 +68,7 @@ def by_knob(document: Mapping[str, Any]) -> list[tuple[str, alt.LayerChart]]:
             {
                 "x": str(point["settings"].get(path, own.get(path, text.UNCHANGED))),
                 "y": point["value"] / text.scale(document),
+                **_ends(document, point),
                 "words": f"{_words(point['settings']) or text.UNCHANGED}: {text.value(document, point['value'])}",
             }
             for point in measured
@@ -77,13 +78,25 @@ def by_knob(document: Mapping[str, Any]) -> list[tuple[str, alt.LayerChart]]:
             continue
         best = [max((row for row in rows if row["x"] == x), key=lambda row: sign * row["y"]) for x in places]
         x = alt.X("x:O", sort=places, title=path, axis=alt.Axis(labelAngle=0, labelOverlap=True))
-        y = alt.Y("y:Q", axis=alt.Axis(title=text.axis(document), titlePadding=12, tickCount=5))
+        axis = alt.Axis(title=text.axis(document), titlePadding=12, tickCount=5)
+        y = alt.Y("y:Q", axis=axis)
         dots = alt.Chart(charts.data(rows)).mark_point(filled=True, size=24, opacity=0.45, color=charts.OFFERED)
         line = alt.Chart(charts.data(best)).mark_line(color=charts.CARRIED, strokeWidth=2, point=True)
         layers = [dots.encode(x=x, y=y, description="words:N"), line.encode(x=x, y=y)]
+        if any("low" in row for row in rows):
+            bars = dots.transform_filter("isValid(datum.low)").mark_rule(color=charts.OFFERED, opacity=0.45)
+            layers.insert(0, bars.encode(x=x, y=alt.Y("low:Q", axis=axis), y2="high:Q"))
         drawn = alt.LayerChart(layer=layers, width=charts.WIDTH, height=charts.HEIGHT)
         found.append((path, drawn))
     return found
+
+
+def _ends(document: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, float]:
+    """From where to where a measured value is; nothing where that is not known."""
+    wide = (point.get("values") or {}).get("half_width")
+    if not q.is_number(wide) or document["metric"] == "loss":  # it is of the rate
+        return {}
+    return {f"{end}": (point["value"] + sign * wide) / text.scale(document) for end, sign in (("low", -1), ("high", 1))}
 
 
 def _place(value: str) -> tuple[int, float, str]:
@@ -108,7 +121,7 @@ def _predictions(document: Mapping[str, Any]) -> str:
     ]
     most = max(max(each.values()) for each in drawn)
     x = alt.X("measured:Q", title=f"measured: {text.axis(document)}", scale=alt.Scale(domain=[0, most]))
-    y = alt.Y("simulated:Q", title="simulated", scale=alt.Scale(domain=[0, most]))
+    y = alt.Y("simulated:Q", title=f"simulated: {text.axis(document)}", scale=alt.Scale(domain=[0, most]))
     points = alt.Chart(alt.InlineData(values=drawn)).mark_point(filled=True, opacity=0.65).encode(x=x, y=y)
     ends = alt.InlineData(values=[{"measured": 0, "simulated": 0}, {"measured": most, "simulated": most}])
     line = alt.Chart(ends).mark_line(color="var(--muted)", strokeDash=[4, 3]).encode(x=x, y=y)

@@ -131,15 +131,16 @@ def analytic(request: Request) -> Outcome:
                 x="mr2",
                 y="decrease",
                 by="fe",
+                x_title="miss rate of L2 (mr2), share",
                 y_title="FCP decrease, %",
                 printed=[best | {"decrease": printed[case]}],
             ),
         )
         for name, (caption, case) in FIGURES.items()
     ]
-    drawn.append(
-        Figure("fig6", "FCP over HRO1, 3 CPUs", figures.lines(over_hro1, x="hro1", y="fcp", by="case", y_title="FCP"))
-    )
+    titles = "HRO1, share", "FCP, cycles an instruction"
+    falling = figures.lines(over_hro1, x="hro1", y="fcp", by="case", x_title=titles[0], y_title=titles[1])
+    drawn.append(Figure("fig6", "FCP over HRO1, 3 CPUs", falling))
     return Outcome(measured, [*curves, *over_hro1], drawn)
 
 

@@ -548,7 +548,9 @@ def by_case(bed: Testbed, printed: Mapping[str, float]) -> list[figures.Figure]:
     rows, told = _in_order(of, printed)
     words = "1 default, 2 ResQ, 3 isolation 5, 4 512 descriptors, 5 and 16384 mbufs, 6 all three"
     axes = {"x": "step", "x_title": words, "by": "of", "printed": told}
-    draw("fig15", "Figure 15: throughput and misses of the cases", rows, y="value", y_title="", **axes)
+    draw(
+        "fig15", "Figure 15: throughput and misses of the cases", rows, y="value", y_title="Gbit/s; of misses %", **axes
+    )
     rows = [
         {"bytes": size, "gbps": seen[case, size]["gbps"], "of": words}
         for size in bed.sizes
