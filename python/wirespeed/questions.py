@@ -94,7 +94,7 @@ def one_more_core(summary: Summary, settings: Mapping[str, Any]) -> str:
     if cores is None:
         return ""
     limit = (summary.get("verdict") or {}).get("limit")
-    if summary.get("lost") and limit in ("dram", "iommu"):
+    if summary.get("lost") and limit in ("dram", "iommu", "gpu"):
         return f"Nothing: {LIMITS[limit]} is full, and cores wait for it."
     receiving = next((len(stage) for stage in stages(summary) if stage[0].get("receives", True)), cores.cores)
     others = [ceilings.of_others(summary, settings, receiving + more * cores.receives) for more in (0, 1)]

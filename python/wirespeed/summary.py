@@ -67,6 +67,10 @@ REASONS: Final[Mapping[str, Family]] = {
     "refresh": "dram",
     "copy": "other",
     "lock": "wait",
+    "gpu_fill": "wait",
+    "gpu_queue": "wait",
+    "gpu_copy": "other",
+    "gpu": "other",
     "commit": "wait",
     "tx_queue": "wait",
 }
@@ -294,6 +298,45 @@ def iommu_text(summary: Summary) -> str | None:
     return told
 
 
+_GPU_LIMITS: Final[Mapping[str, str]] = {
+    "kernel": "its kernels have no room for more",
+    "copy_in": "copies to it have no room for more",
+    "copy_back": "copies back have no room for more",
+    "one_batch_at_a_time": "one batch after the other leaves no room for more",
+    "arrivals": "it has room for more",
+}
+
+
+def gpu_text(summary: Summary) -> str | None:
+    """What went over the GPU, in a sentence; None without one."""
+    found = summary.get("gpu")
+    if not found:
+        return None
+    if not found.get("packets"):
+        return f"{found['attached']}: no packet came back"
+    times = ", ".join(
+        f"{name} {q.digits(found.get(key) or 0)} ns"
+        for name, key in (
+            ("fill", "fill_ns"),
+            ("wait", "queue_ns"),
+            ("copies", "copy_ns"),
+            ("kernel", "kernel_ns"),
+        )
+    )
+    memory = found.get("memory_gb_per_s")
+    where = (
+        f"{q.share(found.get('llc_miss_rate'))} of its lookups miss the server's LLC"
+        if memory is None
+        else f"its memory carries {q.digits(memory)} GB/s"
+    )
+    return (
+        f"{found['attached']}: {q.count(found['packets'])} packets in {q.count(found['batches'])} batches, "
+        f"{q.share(found.get('fill'))} full, {q.count(found['late_batches'])} of them by time-out; "
+        f"a packet takes {times}; "
+        f"{q.share(found.get('simd_efficiency'))} of lanes at work; {where}; {_GPU_LIMITS[found['limited_by']]}"
+    )
+
+
 def flow_table_text(summary: Summary) -> str | None:
     """How often the user plane knew a packet's flow, in a sentence; None without a flow table."""
     found = summary.get("flow_table")
@@ -384,6 +427,7 @@ LIMITS: Final[Mapping[str | None, str]] = {
     "pcie": "PCIe",
     "dram": "DRAM",
     "iommu": "the IOMMU",
+    "gpu": "the GPU",
     "other": "a ring, a pool or a queue",
     None: "nothing that was measured",
 }

@@ -32,6 +32,7 @@ from wirespeed.summary import (
     drops,
     energy_text,
     flow_table_text,
+    gpu_text,
     headline,
     iommu_text,
     key_numbers,
@@ -149,6 +150,7 @@ def run_summary(
         *_neighbours(summary),
         *_applications(summary),
         *_iommu(summary),
+        *_gpu(summary),
         *_stacked(summary),
         *_packet_buffer(summary),
     ]
@@ -574,6 +576,11 @@ def _applications(summary: Summary) -> list[RenderableType]:
 def _iommu(summary: Summary) -> list[RenderableType]:
     told = iommu_text(summary)
     return [] if told is None else [Text(), Text("IOMMU", "bold"), _indented(told)]
+
+
+def _gpu(summary: Summary) -> list[RenderableType]:
+    told = gpu_text(summary)
+    return [] if told is None else [Text(), Text("GPU", "bold"), _indented(told)]
 
 
 def _stacked(summary: Summary) -> list[RenderableType]:

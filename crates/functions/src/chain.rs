@@ -16,6 +16,8 @@
 //!
 //! **See also** the members.
 
+use std::ops::Range;
+
 use packet::Packet;
 use probe::{FunctionCounts, MemberOffsets, Probe, Pushes, RegionId, RegionSpec};
 use units::{PortId, Ps};
@@ -132,6 +134,16 @@ impl Chain {
         self.members.iter_mut().for_each(|member| member.function.on_core(core));
     }
 
+    /// The regions of the members from number `first` on, as [`PacketFunction::regions`] of all.
+    pub(crate) fn regions_from(&self, first: usize) -> Vec<RegionSpec> {
+        let numbered = |member: &ChainMember| {
+            let behind = member.regions;
+            let own = member.function.regions().into_iter();
+            own.map(move |region| RegionSpec { id: RegionId(region.id.0 + behind), ..region }).collect::<Vec<_>>()
+        };
+        self.members.iter().skip(first).flat_map(numbered).collect()
+    }
+
     /// What each member has done so far, in their order.
     pub fn shares(&self) -> Vec<MemberTotals> {
         self.members.iter().map(|member| member.share).collect()
@@ -144,12 +156,7 @@ impl PacketFunction for Chain {
     }
 
     fn regions(&self) -> Vec<RegionSpec> {
-        let numbered = |member: &ChainMember| {
-            let behind = member.regions;
-            let own = member.function.regions().into_iter();
-            own.map(move |region| RegionSpec { id: RegionId(region.id.0 + behind), ..region }).collect::<Vec<_>>()
-        };
-        self.members.iter().flat_map(numbered).collect()
+        self.regions_from(0)
     }
 
     fn process_burst<P: Probe>(&mut self, now: Ps, burst: &mut [Packet], probe: &mut P, out: &mut Vec<Verdict>) {
@@ -180,6 +187,19 @@ impl Chain {
         burst: &mut [Packet],
         probe: &mut P,
         out: &mut Vec<Verdict>,
+        done: impl FnMut(usize),
+    ) {
+        self.process_members(0..self.members.len(), now, burst, probe, out, done);
+    }
+
+    /// As [`Chain::process_in_turn`], by the members of these numbers alone.
+    pub(crate) fn process_members<P: Probe>(
+        &mut self,
+        range: Range<usize>,
+        now: Ps,
+        burst: &mut [Packet],
+        probe: &mut P,
+        out: &mut Vec<Verdict>,
         mut done: impl FnMut(usize),
     ) {
         let Chain { members, order, fates, verdicts } = self;
@@ -188,7 +208,7 @@ impl Chain {
         fates.clear();
         fates.resize(burst.len(), Verdict::Forward { port: PortId(0) });
         let (mut left, mut routed) = (burst.len(), false);
-        for (i, member) in members.iter_mut().enumerate() {
+        for (i, member) in members.iter_mut().enumerate().take(range.end).skip(range.start) {
             let (sites, locks) = (i as u16 * SITES_A_MEMBER, i as u32 * LOCKS_A_MEMBER);
             let by = MemberOffsets { sites, regions: member.regions, locks };
             verdicts.clear();

@@ -44,6 +44,8 @@ pub use verdict::{DropReason, Verdict};
 pub use vhost::{CopySpec, Vhost};
 pub use work::{Work, WorkSpec};
 
+use std::ops::Range;
+
 use packet::Packet;
 use probe::{Probe, RegionSpec};
 use state::{Reader, State, StateError, Writer};
@@ -199,6 +201,39 @@ macro_rules! functions {
             }
         }
     };
+}
+
+impl Function {
+    /// As [`PacketFunction::process_burst`], of a chain by the members of these numbers alone.
+    pub fn process_part<P: Probe>(
+        &mut self,
+        members: Range<usize>,
+        now: Ps,
+        burst: &mut [Packet],
+        probe: &mut P,
+        out: &mut Vec<Verdict>,
+    ) {
+        match self {
+            Function::Chain(chain) => chain.process_members(members, now, burst, probe, out, |_| {}),
+            one => one.process_alone(now, burst, probe, out),
+        }
+    }
+
+    /// Its regions, of a chain those of the members from number `first` on.
+    pub fn regions_from(&self, first: usize) -> Vec<RegionSpec> {
+        match self {
+            Function::Chain(chain) => chain.regions_from(first),
+            one => one.regions(),
+        }
+    }
+
+    /// As [`Function::routes`], of a chain by the members from number `first` on.
+    pub fn routes_from(&self, first: usize) -> bool {
+        match self {
+            Function::Chain(chain) => chain.members().skip(first).any(Function::routes),
+            one => one.routes(),
+        }
+    }
 }
 
 functions! {

@@ -12,7 +12,7 @@ pub(crate) fn across(port: PortId, ports: u16) -> PortId {
 }
 
 /// What becomes of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub enum Verdict {
     /// It leaves the router.
     Forward {

@@ -87,6 +87,14 @@ reasons! {
     Copy "copy" "copy engine";
     /// Another core holds the lock.
     Lock "lock" "waiting for a lock";
+    /// Until a batch for the GPU is full, or its time is up.
+    GpuFill "gpu_fill" "waiting for a GPU batch to fill";
+    /// A full batch waits for its launch, and for the batches before it.
+    GpuQueue "gpu_queue" "waiting for the GPU";
+    /// A batch is copied to the GPU, or back.
+    GpuCopy "gpu_copy" "copy to and from the GPU";
+    /// A kernel starts and works on the batch.
+    Gpu "gpu" "kernel on the GPU";
     /// Waits for earlier packets, to leave in order.
     Commit "commit" "waiting to leave in order";
     /// In the transmit ring, until the port is free.
@@ -95,7 +103,7 @@ reasons! {
 
 /// Picoseconds by [`Reason`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Attribution([u64; Reason::COUNT]);
+pub struct Attribution(#[serde(with = "units::arrays")] [u64; Reason::COUNT]);
 
 impl Default for Attribution {
     fn default() -> Self {

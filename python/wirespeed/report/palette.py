@@ -37,6 +37,10 @@ _COLOURS: Final[Mapping[str, str]] = {
     "refresh": "#f6d3b8",
     "copy": "#1f2937",
     "lock": "#274b8f",
+    "gpu_fill": "#5f8f3a",
+    "gpu_queue": "#86b35f",
+    "gpu_copy": "#b5d69a",
+    "gpu": "#3c6b1c",
     "commit": "#9cc4ea",
     "tx_queue": "#4d86c6",
 }

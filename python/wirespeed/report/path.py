@@ -21,9 +21,12 @@ _STOPS: Final[Sequence[tuple[str, str, frozenset[str]]]] = (
     ("PCIe and DMA", "pcie", frozenset({"pcie", "dma_memory", "iommu"})),
     ("ring", "ring", frozenset({"ring", "queue"})),
     ("core", "core", frozenset()),
+    ("GPU", "gpu", frozenset({"gpu_fill", "gpu_queue", "gpu_copy", "gpu"})),
     ("TX", "tx_queue", frozenset({"commit", "tx_queue"})),
 )
 _ELSEWHERE: Final = frozenset().union(*(of for _, _, of in _STOPS))
+# A stop of machines that have one.
+_IF_ANY: Final = "GPU"
 # Where a packet takes time though nothing is in its way.
 _LINK: Final = ("nic", "pcie")
 
@@ -53,6 +56,8 @@ def path(summary: Summary, slow: Slowest | None) -> list[Stop]:
     found = []
     for name, of, reasons in _STOPS:
         mine = [part for part in parts if (part.reason in reasons if reasons else part.reason not in _ELSEWHERE)]
+        if name == _IF_ANY and not mine:
+            continue
         ns = sum(part.ns for part in mine)
         idle = min(_sum(slow.least_ns, reasons), ns) if slow is not None and of in _LINK else 0.0
         found.append((name, of, reasons, mine, ns, idle))

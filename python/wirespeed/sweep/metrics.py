@@ -52,6 +52,7 @@ METRICS: Final[Mapping[str, Metric]] = {
         Metric("llc_hit_rate", "levels.LLC.hit_rate", "Hit rate of the LLC", "%", 0.01),
         Metric("ddio_hit_rate", "levels.DDIO.hit_rate", "Device writes in place", "%", 0.01),
         Metric("dram_gb_per_s", "dram.bandwidth_gb_per_s", "DRAM bandwidth", "GB/s", better=-1),
+        Metric("gpu_fill", "gpu.fill", "Fill of a GPU's batch", "%", 0.01),
         Metric("dram_energy", "dram.energy_nj_per_packet", "DRAM energy a packet", "nJ", better=-1),
     )
 }
@@ -67,7 +68,7 @@ _BATCHED: Final = ("carried_mpps", "dram_energy")
 _PARTS: Final = 4
 _TEXTS: Final = ("run_id", "version", "commit")
 # Texts of objects in the summary: by which parts a machine is known, and what holds its rate back.
-_INNER_TEXTS: Final = ("verdict.limit", "machine.core", "machine.nic", "machine.driver")
+_INNER_TEXTS: Final = ("verdict.limit", "gpu.limited_by", "machine.core", "machine.nic", "machine.driver")
 # Neither is measured by the run.
 _NOT_OF_THE_RUN: Final = ("verdict.model_errors", "verdict.beyond_model_error")
 

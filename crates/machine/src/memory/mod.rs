@@ -15,6 +15,7 @@
 //! translation of addresses of such copies; requests enter a slice's queue in the order in which they are
 //! made, whatever the wires in between.
 
+mod agents;
 mod applications;
 #[cfg(test)]
 mod applications_tests;
@@ -68,6 +69,7 @@ mod warm_tests;
 mod ways;
 mod wires;
 
+pub use agents::{AgentAccess, AgentMemory};
 pub use applications::{ApplicationCounters, ApplicationSpec, ApplicationState};
 pub use copies::{CopyCounters, CopyTableSpec};
 pub use engines::{CopyEngineSpec, EngineCounters, EngineNotice};

@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 
 use engine::Seed;
 use proptest::prelude::*;
-use units::{Addr, Ps, Rate, Size, Span};
+use units::{Addr, CoreId, Ps, Rate, Size, Span};
 
 use super::copies_tests::{CORES, Op, SENT, Twin, op, spec};
 use super::{ApplicationSpec, Hierarchy, HomeSocket, Inclusion, IommuSpec, SocketsSpec, StackedTablesSpec};
+use crate::cache::CacheSpec;
 use crate::dram::{ControllerSetting, DramSpec};
 use crate::stacked::SkipSpec;
 
@@ -30,6 +31,8 @@ pub(super) struct Features {
     tails: Option<u32>,
     /// Addresses of devices are translated.
     iommu: bool,
+    /// The last core is an agent with a cache of its own shape.
+    agent: bool,
 }
 
 impl Features {
@@ -44,6 +47,7 @@ impl Features {
             stacked: false,
             tails: None,
             iommu: false,
+            agent: false,
         }
     }
 }
@@ -71,8 +75,9 @@ pub(super) fn features() -> impl Strategy<Value = Features> {
         any::<bool>(),
         prop::option::of(1u32..5),
         any::<bool>(),
+        any::<bool>(),
     )
-        .prop_map(|(inclusion, copies, controllers, sockets, applications, stacked, tails, iommu)| Features {
+        .prop_map(|(inclusion, copies, controllers, sockets, applications, stacked, tails, iommu, agent)| Features {
             // Nobody leaves lines out of an LLC whose directory they are.
             inclusion: if applications.is_some() && inclusion == Inclusion::Inclusive {
                 Inclusion::NonInclusive
@@ -86,6 +91,7 @@ pub(super) fn features() -> impl Strategy<Value = Features> {
             stacked,
             tails,
             iommu,
+            agent,
         })
 }
 
@@ -123,6 +129,10 @@ pub(super) fn machine(of: &Features, refresh: Span) -> Hierarchy {
         spec.dram.controller = Some(ControllerSetting::default());
     }
     let mut memory = Hierarchy::new(&spec, u32::from(CORES), "machine").unwrap();
+    if of.agent {
+        let l2 = CacheSpec { size: Size::from_bytes(8 * 64), ways: 4, latency: Span::from_ns(0.0) };
+        memory.make_agent(CoreId(CORES - 1), &l2, "machine.gpu").unwrap();
+    }
     if let Some(home) = of.sockets {
         let sockets = SocketsSpec {
             count: 2,
@@ -217,6 +227,7 @@ fn all_features_at_once_are_one_machine() {
         stacked: true,
         tails: Some(4),
         iommu: true,
+        agent: true,
     };
     let mut twin = Twin::new(machine(&features, usual_refresh()));
     for round in 0..40 {

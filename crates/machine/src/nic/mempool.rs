@@ -120,6 +120,8 @@ pub struct Holders {
     pub cache: u32,
     /// Entries of a working core's software queue.
     pub queue: u32,
+    /// Packets that a GPU has.
+    pub offloaded: u32,
 }
 
 impl Holders {
@@ -155,7 +157,7 @@ impl Holders {
 
     /// With so many mbufs no driver ever finds the pool empty.
     pub fn most(&self) -> u64 {
-        [self.received(), self.queued(), self.sent(), self.in_hand(), self.cached()]
+        [self.received(), self.queued(), self.sent(), self.in_hand(), self.cached(), self.offloaded.into()]
             .into_iter()
             .fold(0, u64::saturating_add)
     }
@@ -423,6 +425,7 @@ mod tests {
         burst: 0,
         cache: 0,
         queue: 0,
+        offloaded: 0,
     };
 
     #[test]

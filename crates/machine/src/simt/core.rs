@@ -21,7 +21,9 @@
 
 use std::collections::HashMap;
 
-use super::memory::{Sectors, SimtMemory};
+use serde::{Deserialize, Serialize};
+
+use super::memory::{OwnMemory, Sectors, SharedMemory, SimtMemory};
 use super::merge::{Code, MEMBERS, WarpOperation, WarpPlacement};
 use super::spec::{Scheduler, SimtSpec};
 use crate::MachineError;
@@ -38,7 +40,7 @@ const AHEAD: u32 = 1 << 12;
 const NEVER: u64 = u64::MAX;
 
 /// A warp that is complete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FinishedWarp {
     /// Where it ran.
     pub core: u32,
@@ -64,7 +66,7 @@ pub struct Deadlock {
     pub warp: u32,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct WarpSlot {
     pc: u32,
     to: u32,
@@ -82,22 +84,26 @@ struct WarpSlot {
     entered: u64,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct ShaderCore {
     slots: Vec<WarpSlot>,
     /// Of each slot's run, the instructions that are left, 0 if it has not begun: all that most instructions ask for. Of a
     /// warp that runs alone what was left as it began to.
+    #[serde(with = "units::arrays")]
     left: [u32; SLOTS],
     /// Bits of slots: empty, could be issued, at their last instruction.
     free: u64,
     ready: u64,
     ending: u64,
+    #[serde(with = "units::arrays")]
     wheel: [u64; WHEEL as usize],
     occupied: u64,
+    #[serde(with = "units::arrays")]
     coarse: [u64; WHEEL as usize],
     coarse_occupied: u64,
     /// Warps that run alone: a bit for each remainder of their clocks by the pipeline, and whose it is.
     alone: u64,
+    #[serde(with = "units::arrays")]
     alone_slot: [u8; WHEEL as usize],
     pipeline: PipelineDepth,
     /// When the next instruction can be issued.
@@ -116,7 +122,7 @@ struct ShaderCore {
 }
 
 /// The pipeline's depth, and how to divide by it: each instruction does.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct PipelineDepth {
     clocks: u64,
     /// 2^64 over `clocks`, rounded up where it is no power of two.
@@ -384,7 +390,7 @@ impl ShaderCore {
 }
 
 /// All shader cores and their memory.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Shaders {
     cores: Vec<ShaderCore>,
     next: Vec<u64>,
@@ -394,12 +400,14 @@ pub struct Shaders {
     free: u32,
     memory: SimtMemory,
     /// Held locks: the holder's core and slot.
+    #[serde(serialize_with = "units::arrays::in_order")]
     locks: HashMap<u32, (u32, u32)>,
     spins: u64,
     scheduler: Scheduler,
     pipeline: u64,
     slots_an_instruction: u64,
     /// Clocks of warps by the function of the chain that they were in.
+    #[serde(with = "units::arrays")]
     member_clocks: [u64; MEMBERS],
 }
 
@@ -545,11 +553,26 @@ impl Shaders {
     /// Warps that wait for each other's locks.
     #[inline]
     pub fn step(&mut self, now: u64, code: &Code, done: &mut Vec<FinishedWarp>) -> Result<(), Deadlock> {
+        self.step_over(now, code, done, &mut OwnMemory)
+    }
+
+    /// As [`Shaders::step`], where `shared` is behind the cores.
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn step_over<S: SharedMemory>(
+        &mut self,
+        now: u64,
+        code: &Code,
+        done: &mut Vec<FinishedWarp>,
+        shared: &mut S,
+    ) -> Result<(), Deadlock> {
         let mut soonest = NEVER;
         for core in 0..self.cores.len() {
             let mut next = self.next[core];
             if next <= now {
-                next = self.step_core(core, now, code, done)?;
+                next = self.step_core(core, now, code, done, shared)?;
             }
             soonest = soonest.min(next);
         }
@@ -558,7 +581,14 @@ impl Shaders {
     }
 
     #[inline(always)]
-    fn step_core(&mut self, core: usize, now: u64, code: &Code, done: &mut Vec<FinishedWarp>) -> Result<u64, Deadlock> {
+    fn step_core<S: SharedMemory>(
+        &mut self,
+        core: usize,
+        now: u64,
+        code: &Code,
+        done: &mut Vec<FinishedWarp>,
+        shared: &mut S,
+    ) -> Result<u64, Deadlock> {
         let of = &mut self.cores[core];
         let woken = of.wake(now);
         let ended = woken & of.ending;
@@ -575,7 +605,7 @@ impl Shaders {
         }
         if let Some(slot) = of.choose(now, self.scheduler) {
             of.take(slot, now, self.slots_an_instruction);
-            self.issue(core, slot, now, code)?;
+            self.issue(core, slot, now, code, shared)?;
         }
         let next = self.cores[core].run_ahead(now, self.scheduler, self.slots_an_instruction);
         self.next[core] = next;
@@ -583,7 +613,14 @@ impl Shaders {
     }
 
     #[inline(always)]
-    fn issue(&mut self, core: usize, slot: u32, now: u64, code: &Code) -> Result<(), Deadlock> {
+    fn issue<S: SharedMemory>(
+        &mut self,
+        core: usize,
+        slot: u32,
+        now: u64,
+        code: &Code,
+        shared: &mut S,
+    ) -> Result<(), Deadlock> {
         let of = &mut self.cores[core];
         let may_be_alone = self.slots_an_instruction == 1;
         let left = of.left[slot as usize];
@@ -604,7 +641,7 @@ impl Shaders {
             }
             WarpOperation::Load | WarpOperation::Store => {
                 let sectors = Sectors { words: code.words(inst), at: &warp.at };
-                let there = self.memory.access(core, inst, &sectors, now);
+                let there = self.memory.access_over(core, inst, &sectors, now, shared);
                 warp.loads = warp.loads.max(if inst.kind == WarpOperation::Load { there } else { 0 });
             }
             WarpOperation::Lock => {

@@ -1,5 +1,7 @@
 //! What a lane does, compactly: 12 bytes an operation, in place of 16 an event and placed already.
 
+use serde::{Deserialize, Serialize};
+
 use probe::{Access, Probe, Ref, RegionId, RegionSpec};
 use units::LockId;
 
@@ -10,7 +12,7 @@ pub const SECTOR_BYTES: u64 = 32;
 pub(super) const OF_PACKET: u32 = 1 << 31;
 
 /// What an operation is. Those of one site are merged in this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum OpKind {
     /// A load.
@@ -28,7 +30,7 @@ pub enum OpKind {
 }
 
 /// An operation of a lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneOp {
     /// First sector, lock, or number of instructions.
     pub word: u32,
@@ -43,7 +45,7 @@ pub struct LaneOp {
 }
 
 /// The streams of many lanes, one after the other.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Lanes {
     ops: Vec<LaneOp>,
     ends: Vec<u32>,
@@ -67,6 +69,20 @@ impl Lanes {
         &self.ops[from as usize..to as usize]
     }
 
+    /// Appends a lane that does `first`, what the only lane of `of` does, and `last`.
+    pub fn append(&mut self, first: LaneOp, of: &Lanes, last: LaneOp) {
+        self.ops.push(first);
+        self.ops.extend_from_slice(of.lane(0));
+        self.ops.push(last);
+        self.ends.push(self.ops.len() as u32);
+    }
+
+    /// Forgets all of them, keeps the memory.
+    pub fn clear(&mut self) {
+        self.ops.clear();
+        self.ends.clear();
+    }
+
     /// Bytes that the streams take.
     pub fn bytes(&self) -> usize {
         self.ops.len() * size_of::<LaneOp>() + self.ends.len() * size_of::<u32>()
@@ -77,7 +93,7 @@ impl Lanes {
 ///
 /// Tables lie one after the other from address 0, each on a boundary of 256 bytes. What is done to the mbuf is left
 /// out: on the GPU the packet's index gives its address. A prefetch is left out, an atomic counts as a store.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LaneRecorder {
     lanes: Lanes,
     /// Of each table, by its number: the first sector.
@@ -118,9 +134,20 @@ impl LaneRecorder {
         (self.touched, self.site) = (0, 0);
     }
 
+    /// The sector of byte `offset` of table `region`, which is one of those that it was made for.
+    pub fn sector(&self, region: RegionId, offset: u64) -> u32 {
+        let number = usize::from(region.0.saturating_sub(RegionId::FIRST_TABLE.0));
+        self.starts.get(number).copied().unwrap_or(0) + (offset / SECTOR_BYTES) as u32
+    }
+
     /// Sectors that the tables take: the packets lie behind them.
     pub fn table_sectors(&self) -> u32 {
         self.table_sectors
+    }
+
+    /// The lanes since they were asked for last, or since the beginning.
+    pub fn take_lanes(&mut self) -> Lanes {
+        std::mem::take(&mut self.lanes)
     }
 
     /// All lanes.

@@ -4,7 +4,13 @@
 //! instruction's sectors leave its core one a clock. A line of 64 bytes is fetched once: who asks for it while it
 //! comes waits until it is there. Stores are posted; the L2 takes them without fetching the line and writes it back
 //! when it has to go. Lines are spread over banks and channels by an exclusive or of address bits, as GPUs do. Devices read and write DRAM, and take a line out of the L2 when they write it.
+//!
+//! An integrated GPU has no DRAM of its own: its L2 is a cache of the server's memory system ([`SharedMemory`]), which is asked
+//! at the clock at which the instruction is issued, so that all who share it ask in order of time. What the request takes to
+//! come there (port, network, bank, the L2's lookup) is added to the answer. Loads hide it and stores do not wait, so it moves
+//! requests of all shader cores by as much.
 
+use serde::{Deserialize, Serialize};
 use units::{Line, Ps};
 
 use super::merge::{Inst, WarpOperation, WarpPlacement, both};
@@ -34,8 +40,45 @@ fn spread(line: u32) -> u32 {
 /// Lines that are worked out together.
 const GROUP: usize = 64;
 
+/// The memory system that shader cores share with others.
+pub trait SharedMemory {
+    /// Whether there is one: without it the L2 and the DRAM are the GPU's own.
+    const IS_SHARED: bool;
+
+    /// Where a line of a program lies.
+    fn place(&self, line: u32) -> Line;
+
+    /// Uses `line` of the L2, which brings it in if need be, at `now`, the present of all who share the memory.
+    fn use_line(&mut self, line: Line, write: bool, now: Ps) -> SharedAnswer;
+}
+
+/// What became of a line of the L2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SharedAnswer {
+    /// Where it is, as the number of its set times that of the ways plus its way.
+    pub slot: Option<usize>,
+    /// When it comes, if the request had come to the memory system at once; [`None`] if it was there.
+    pub comes: Option<Ps>,
+}
+
+/// Memory of one's own: there is nobody to share with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OwnMemory;
+
+impl SharedMemory for OwnMemory {
+    const IS_SHARED: bool = false;
+
+    fn place(&self, line: u32) -> Line {
+        Line(line.into())
+    }
+
+    fn use_line(&mut self, _: Line, _: bool, _: Ps) -> SharedAnswer {
+        SharedAnswer { slot: None, comes: None }
+    }
+}
+
 /// What the memory system has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, Deserialize)]
 pub struct SimtMemoryCounters {
     /// Sectors that cores asked for or wrote.
     pub sectors: u64,
@@ -49,7 +92,7 @@ pub struct SimtMemoryCounters {
     pub device_lines: u64,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct SectorCache {
     tags: TagArray<Lru>,
     /// When the line of each way is there, clocks.
@@ -94,7 +137,7 @@ impl SectorCache {
 }
 
 /// When each bank of the L2 is free.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Banks {
     free: Vec<u64>,
     count: Divisor,
@@ -116,7 +159,7 @@ impl Banks {
 }
 
 /// A clock, and how to divide by it: each line of DRAM does, and a division takes as long as all else of it.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct Period {
     ps: u64,
     /// 2^64 / `ps`, rounded up where it is no power of two.
@@ -144,7 +187,7 @@ impl Period {
 }
 
 /// What shader cores share. Times are core clocks.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SimtMemory {
     l1: Vec<SectorCache>,
     /// When each core's port is free.
@@ -209,20 +252,36 @@ impl SimtMemory {
     /// The sectors of an instruction of core `core` that is issued at `now`: when the last of them is there.
     #[inline]
     pub fn access(&mut self, core: usize, inst: &Inst, sectors: &Sectors<'_>, now: u64) -> u64 {
+        self.access_over(core, inst, sectors, now, &mut OwnMemory)
+    }
+
+    /// As [`SimtMemory::access`], where `shared` is behind the cores.
+    #[inline]
+    pub fn access_over<S: SharedMemory>(
+        &mut self,
+        core: usize,
+        inst: &Inst,
+        sectors: &Sectors<'_>,
+        now: u64,
+        shared: &mut S,
+    ) -> u64 {
         let from = self.ports[core].max(now);
         let (mut port, mut latest) = (from, from);
         let mut lines = [0; GROUP];
         for words in sectors.words.chunks(GROUP) {
             for (line, &word) in lines.iter_mut().zip(words) {
-                *line = spread(sectors.at.line(word));
+                let of_program = sectors.at.line(word);
+                *line = if S::IS_SHARED { shared.place(of_program).0 as u32 } else { spread(of_program) };
             }
             let lines = lines[..words.len()].iter().map(|&line| Line(line.into()));
-            self.l2.tags.prefetch_sets(lines.clone());
+            if !S::IS_SHARED {
+                self.l2.tags.prefetch_sets(lines.clone());
+            }
             let group = words.iter().copied().zip(lines);
             let (left, there) = if inst.kind == WarpOperation::Store {
-                self.stores(core, group, port)
+                self.stores(core, group, port, now, shared)
             } else {
-                self.loads(core, group, port)
+                self.loads(core, group, port, now, shared)
             };
             (port, latest) = (left, latest.max(there));
         }
@@ -232,7 +291,14 @@ impl SimtMemory {
     }
 
     /// Sectors leave the core one a clock from `port` on: when the last has left it, and when the last is there.
-    fn loads(&mut self, core: usize, group: impl Iterator<Item = (u32, Line)>, mut port: u64) -> (u64, u64) {
+    fn loads<S: SharedMemory>(
+        &mut self,
+        core: usize,
+        group: impl Iterator<Item = (u32, Line)>,
+        mut port: u64,
+        issued: u64,
+        shared: &mut S,
+    ) -> (u64, u64) {
         let (mut latest, mut asked, mut missed) = (port, 0, 0);
         for (word, line) in group {
             let (now, mut more) = (port + 1, u64::from(both(word)));
@@ -249,7 +315,17 @@ impl SimtMemory {
                 }
             }
             asked += 1 + more;
-            let found = self.banks.through(line, now + self.interconnect, more) + self.l2.latency;
+            let found = self.through::<S>(line, now, more) + self.l2.latency;
+            if S::IS_SHARED {
+                let (ready, there) = self.ask(line, false, issued, found, shared);
+                missed += u64::from(!there);
+                let back = later(found + more, ready) + self.interconnect;
+                if let Some(l1) = self.l1.get_mut(core) {
+                    l1.fill(line, back);
+                }
+                latest = later(latest, back);
+                continue;
+            }
             let (at, there, out) = self.l2.place(line, false);
             let mut back = found + more;
             if there {
@@ -276,14 +352,26 @@ impl SimtMemory {
     }
 
     /// As [`SimtMemory::loads`]: when the L2 has taken the last.
-    fn stores(&mut self, core: usize, group: impl Iterator<Item = (u32, Line)>, mut port: u64) -> (u64, u64) {
+    fn stores<S: SharedMemory>(
+        &mut self,
+        core: usize,
+        group: impl Iterator<Item = (u32, Line)>,
+        mut port: u64,
+        issued: u64,
+        shared: &mut S,
+    ) -> (u64, u64) {
         let mut latest = port;
         for (word, line) in group {
             let (now, more) = (port + 1, u64::from(both(word)));
             port = now + more;
             // Other cores' copies are theirs to drop: lanes of different packets do not share what they write.
             let _ = self.l1.get_mut(core).map(|l1| l1.tags.remove(line));
-            let taken = self.banks.through(line, now + self.interconnect, more);
+            let taken = self.through::<S>(line, now, more);
+            if S::IS_SHARED {
+                self.ask(line, true, issued, taken, shared);
+                latest = later(latest, taken + more);
+                continue;
+            }
             let (at, there, out) = self.l2.place(line, true);
             if !there {
                 self.l2.ready[at] = taken;
@@ -294,6 +382,43 @@ impl SimtMemory {
             latest = later(latest, taken + more);
         }
         (port, latest)
+    }
+
+    /// When the bank of a line has dealt with a sector that leaves its core at `now`.
+    #[inline(always)]
+    fn through<S: SharedMemory>(&mut self, line: Line, now: u64, more: u64) -> u64 {
+        // Lines of memory of one's own are spread already.
+        let line = if S::IS_SHARED { Line(spread(line.0 as u32).into()) } else { line };
+        self.banks.through(line, now + self.interconnect, more)
+    }
+
+    /// The L2, which is asked at `found`, uses a line of `shared` for an instruction that was issued at `issued`: when it is there,
+    /// and whether it was.
+    fn ask<S: SharedMemory>(
+        &mut self,
+        line: Line,
+        write: bool,
+        issued: u64,
+        found: u64,
+        shared: &mut S,
+    ) -> (u64, bool) {
+        let now = Ps(issued * self.period.ps);
+        let SharedAnswer { slot, comes } = shared.use_line(line, write, now);
+        let ready = comes.map(|at| found + self.period.clocks(at.since(now).0));
+        let coming = slot.and_then(|slot| self.l2.ready.get_mut(slot));
+        match (coming, ready) {
+            (Some(coming), Some(ready)) => *coming = ready,
+            (Some(coming), None) => return (*coming, true),
+            _ => {}
+        }
+        (ready.unwrap_or(found), comes.is_none())
+    }
+
+    /// Lines of the L1s are of a kernel that is over: its successor may find others' writes in their place.
+    pub fn forget_l1(&mut self) {
+        for l1 in &mut self.l1 {
+            l1.tags.drain(|_, _| true, |_, _| {});
+        }
     }
 
     /// A device writes or reads `lines` lines from `first` on: the NIC, in DRAM.

@@ -9,6 +9,8 @@
 
 use std::collections::HashMap;
 
+use serde::{Deserialize, Serialize};
+
 use super::lane::{LaneOp, Lanes, OF_PACKET, OpKind, SECTOR_BITS};
 
 /// Lanes of a warp.
@@ -19,7 +21,7 @@ pub const SITES_A_MEMBER: u16 = 128;
 pub const MEMBERS: usize = 64;
 
 /// What a warp instruction does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum WarpOperation {
     /// `count` instructions without memory.
@@ -35,7 +37,7 @@ pub enum WarpOperation {
 }
 
 /// A warp instruction, or a run of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inst {
     /// Which lanes take part.
     pub mask: u32,
@@ -62,7 +64,7 @@ impl Inst {
 }
 
 /// A program: where it lies, and what it comes to.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WarpProgram {
     /// Its first instruction.
     pub from: u32,
@@ -82,7 +84,7 @@ impl WarpProgram {
 }
 
 /// Programs of warps, and what they touch.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Code {
     insts: Vec<Inst>,
     words: Vec<u32>,
@@ -145,7 +147,7 @@ impl Code {
 }
 
 /// Where packets of a warp lie: line numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WarpPlacement {
     /// The packet buffer's first line.
     pub base: u32,

@@ -3,15 +3,21 @@
 use machine::nic::PcieLink;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use units::Ps;
 
 use crate::answer::rates::dram_bandwidth;
 use crate::run::RunResult;
+use crate::run::simulate::Measured;
+use crate::scenario::ServerGpuSpec;
 use crate::server::Loss;
 
 /// A core busier than this has no time left.
 pub(super) const SATURATED: f64 = 0.95;
 /// DRAM whose data buses could take nothing more for all but this share of the time is full, whatever they moved.
 pub(super) const DRAM_IDLE: f64 = 0.05;
+
+/// A stage of the GPU that is busier than this has no room for more batches.
+pub(super) const GPU_FULL: f64 = 0.9;
 
 /// Bursts of less than this share of `nic.burst` are short.
 const SHORT: f64 = 0.5;
@@ -32,6 +38,8 @@ pub enum RateLimit {
     Dram,
     /// Walks of the IOMMU.
     Iommu,
+    /// The GPU: its kernels, or copies to it and back.
+    Gpu,
     /// Something else: a ring, a pool, a queue, the packet buffer.
     Other,
 }
@@ -45,9 +53,23 @@ impl RateLimit {
             RateLimit::Pcie => "PCIe",
             RateLimit::Dram => "DRAM",
             RateLimit::Iommu => "the IOMMU",
+            RateLimit::Gpu => "the GPU",
             RateLimit::Other => "a ring, a pool or a queue",
         }
     }
+}
+
+/// What a GPU's batches go through, and the share of the time for which each was busy; none without one.
+pub(super) fn gpu_use(result: &Measured, spec: Option<&ServerGpuSpec>) -> Option<Vec<(&'static str, f64)>> {
+    let (did, spec) = (result.counts.gpu?, spec?);
+    let span = result.counts.span.as_secs();
+    let share = |time: Ps| if span > 0.0 { time.as_secs() / span } else { 0.0 };
+    let stages = [("kernel", did.busy), ("copy_in", did.copying_in), ("copy_back", did.copying_back)];
+    let mut stages: Vec<_> = stages.into_iter().map(|(name, time)| (name, share(time))).collect();
+    if spec.streams() == 1 {
+        stages.push(("one_batch_at_a_time", stages.iter().map(|stage| stage.1).sum()));
+    }
+    Some(stages)
 }
 
 /// Shares of the time for which each resource was busy.
@@ -58,6 +80,7 @@ pub struct RateUse {
     pcie: f64,
     dram: f64,
     iommu: f64,
+    gpu: f64,
     /// Packets of a burst of the busiest core, and how many it could have.
     burst: (f64, u32),
 }
@@ -93,6 +116,7 @@ impl RateUse {
             burst: (busiest.map_or(0.0, |core| core.packets as f64 / core.bursts.max(1) as f64), nic.burst),
             nic: of_nic.max(queue),
             iommu: walkers.map_or(0.0, |(spec, did)| share(did.walked.as_secs()) / f64::from(spec.walks.max(1))),
+            gpu: gpu_use(&result.measured, result.scenario.machine.gpu.as_ref()).map_or(0.0, |stages| stages.iter().fold(0.0, |most, stage| most.max(stage.1))),
             pcie: share(up.max(down) as f64 * 8.0) / (nic.pcie.rate.gbps() * 1e9),
             dram: if full.is_finite() { full } else { 0.0 },
         }
@@ -103,6 +127,7 @@ impl RateUse {
         let all = [
             (RateLimit::Dram, self.dram),
             (RateLimit::Iommu, self.iommu),
+            (RateLimit::Gpu, self.gpu),
             (RateLimit::Pcie, self.pcie),
             (RateLimit::Nic, self.nic),
             (RateLimit::Core, self.core),
@@ -125,6 +150,10 @@ impl RateUse {
         let full = self.dram > 1.0 - DRAM_IDLE;
         if self.iommu > SATURATED {
             return RateLimit::Iommu;
+        }
+        // Its batches are not as large as they could be where it is launched late: a tenth of its time may be between them.
+        if lost(&[Loss::QueueFull, Loss::NoMbuf]) * 2 > all && self.gpu > GPU_FULL {
+            return RateLimit::Gpu;
         }
         // Whoever passes on more than the next one takes is not what holds back: cores that find full rings come first.
         let behind = lost(&[Loss::NoRxDescriptor, Loss::QueueFull, Loss::NoMbuf]);

@@ -115,7 +115,7 @@ fn errors(rows: &[Judged], parts: MeasuredParts, limit: RateLimit) -> Vec<ModelE
         RateLimit::Nic | RateLimit::Pcie => (&[of_nic], &[RateLimit::Nic, RateLimit::Pcie]),
         RateLimit::Core => (&[near, of_core, of_driver], &[RateLimit::Core]),
         // No row was bound by DRAM or the IOMMU, and rings that overflow say nothing of a rate.
-        RateLimit::Dram | RateLimit::Iommu | RateLimit::Other => (&[], &[]),
+        RateLimit::Dram | RateLimit::Iommu | RateLimit::Gpu | RateLimit::Other => (&[], &[]),
     };
     let of_kind = |kind: &'static str| move |row: &&Judged| row.kind == kind;
     let bound = |row: &&Judged| row.limit.is_some_and(|limit| limits.contains(&limit));

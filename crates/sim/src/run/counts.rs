@@ -15,6 +15,7 @@ use units::Ps;
 
 use crate::scenario::clos::{CLASSES, RX_CLASS, WORK_CLASS};
 use crate::server::clos;
+use crate::server::gpu::GpuCounters;
 use crate::server::neighbours::NeighbourCounters;
 use crate::server::owners::{self, ApplicationFound};
 use crate::server::{CoreCounters, Server};
@@ -64,6 +65,8 @@ pub struct ServerCounts<A = ApplicationFound> {
     pub flow_tables: Option<FlowCounters>,
     /// Each of the scenario's neighbours.
     pub neighbours: Vec<NeighbourCounters>,
+    /// The GPU; none without one.
+    pub gpu: Option<GpuCounters>,
     /// Lines of the LLC at the end that devices, receiving cores, working cores and others have brought in.
     pub llc_lines: [u64; 4],
 }
@@ -94,6 +97,7 @@ impl ServerCounts<ApplicationState> {
             members: server.members(),
             flow_tables: server.flow_tables(),
             neighbours: server.neighbours(),
+            gpu: server.gpu(),
             llc_lines: server.llc_lines(),
         }
     }
@@ -134,6 +138,7 @@ impl ServerCounts<ApplicationState> {
             members: to.members.iter().zip(&from.members).map(|(&to, &from)| to - from).collect(),
             flow_tables: to.flow_tables.zip(from.flow_tables).map(|(to, from)| to - from),
             neighbours: to.neighbours.iter().zip(&from.neighbours).map(|(&to, &from)| to - from).collect(),
+            gpu: to.gpu.zip(from.gpu).map(|(to, from)| to - from),
             llc_lines: to.llc_lines,
         }
     }

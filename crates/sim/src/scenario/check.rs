@@ -29,6 +29,7 @@ impl Scenario {
         self.run.check(&mut found);
         self.check_function(&mut found);
         self.check_machine(&mut found);
+        self.check_gpu(&mut found);
         if cores_fit {
             self.check_server(&mut found);
         }

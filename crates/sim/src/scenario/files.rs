@@ -174,7 +174,7 @@ mod tests {
     }
 
     /// Texts that name no file.
-    const NAMES: [&str; 22] = [
+    const NAMES: [&str; 24] = [
         "name",
         "machine.name",
         "machine.core.stalls.lengths",
@@ -188,6 +188,8 @@ mod tests {
         "machine.dram.standard.constraints[].clocks",
         "machine.dram.standard.name",
         "machine.dram.standard.source",
+        "machine.gpu.preset",
+        "machine.gpu.shaders.memory.standard",
         "machine.stacked.holds[]",
         "machine.stacked.memory.service.device.standard",
         "neighbours[].name",

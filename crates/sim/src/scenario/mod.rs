@@ -6,6 +6,7 @@ mod cycles;
 mod error;
 pub mod files;
 mod functions;
+pub mod gpus;
 mod idle;
 pub mod neighbours;
 mod overlay;
@@ -25,11 +26,12 @@ pub use functions::{
     CheckSpec, ClassificationSpec, FilterSpec, ForwardingSpec, FunctionKind, FunctionSpec, InspectionSpec, LookupSpec,
     TraceSpec, UserPlaneSpec,
 };
+pub use gpus::{GpuMemory, ServerGpuSpec};
 pub use machine::nic::Holders;
 pub use neighbours::{NeighbourKind, NeighbourSpec};
 pub use overlay::{apply, get_mut, refuse_counted_masks};
 pub use policy::{PolicyKind, PolicySpec};
-pub use presets::{KINDS, MACHINES, Preset, SCENARIOS, ShippedCore, core_of, find, known, nic_intervals};
+pub use presets::{GPUS, KINDS, MACHINES, Preset, SCENARIOS, ShippedCore, core_of, find, known, nic_intervals};
 pub use read::Overrides;
 pub use spec::{MachineSpec, RateSearch, RunSpec, SamplingSpec, Scenario, TrafficSpec};
 pub use words::with_nearest;

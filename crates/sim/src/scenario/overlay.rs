@@ -299,6 +299,7 @@ pub(super) fn grow_pool(merged: &mut toml::Table) -> Option<String> {
         burst: number(&["nic", "burst"]).unwrap_or(0),
         cache: number(&["mempool", "cache"]).unwrap_or(0),
         queue: receiving.map_or(0, |_| number(&["pipeline", "queue"]).unwrap_or(PipelineSpec::QUEUE)),
+        offloaded: super::gpus::most_packets_of(merged),
     };
     let wanted = holders.most();
     let size = get_mut(merged, &["mempool", "size"])?;

@@ -90,8 +90,8 @@ const fn program(lists: &'static [&'static [Preset]]) -> PartKind {
 }
 
 /// Of `machine`: what is no processor's, but says how many are used and what is beside them.
-const OF_A_DEPLOYMENT: [&str; 9] =
-    ["preset", "cores", "sockets", "clos", "applications", "copy_table", "copy_engine", "stacked", "iommu"];
+const OF_A_DEPLOYMENT: [&str; 10] =
+    ["preset", "cores", "sockets", "clos", "applications", "copy_table", "copy_engine", "stacked", "iommu", "gpu"];
 
 /// Of `nic`: what a program or its driver sets on any.
 const OF_A_PROGRAM: [&str; 7] =

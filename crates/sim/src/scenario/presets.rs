@@ -53,6 +53,9 @@ pub const DRIVERS: &[Preset] = presets!(
     "xdp-ixgbe", "af-xdp-i40e", "af-xdp-mlx5e", "ixy",
 );
 
+/// Shipped GPUs.
+pub const GPUS: &[Preset] = presets!("gpus": "hermes", "a100", "h100", "gh200", "mi300a", "jetson-orin");
+
 /// Shipped programs.
 pub const PROGRAMS: &[Preset] = presets!(
     "programs":

@@ -20,6 +20,7 @@ use units::{Addr, PacketRate, Ps, Rate};
 use super::clos::ClosSpec;
 use super::error::ScenarioError;
 use super::functions::{FunctionKind, FunctionSpec};
+use super::gpus::ServerGpuSpec;
 use super::neighbours::NeighbourSpec;
 use super::policy::PolicySpec;
 
@@ -77,6 +78,9 @@ impl Scenario {
         let (core, nic) = (&mut self.machine.core, &mut self.nic);
         self.machine.processor = None;
         (nic.model, nic.driver.preset, self.function.program.preset) = (None, None, None);
+        if let Some(gpu) = &mut self.machine.gpu {
+            gpu.preset = None;
+        }
         for time in [&mut core.packet_stall, &mut core.burst_stall, &mut nic.doorbell, &mut nic.doorbell_interval] {
             *time = time.filter(|time| time.ps() > Ps::ZERO);
         }
@@ -112,6 +116,7 @@ impl Scenario {
             burst: self.nic.burst,
             cache: self.mempool.cache,
             queue: self.pipeline.as_ref().map_or(0, |p| p.queue),
+            offloaded: self.machine.gpu.as_ref().map_or(0, ServerGpuSpec::most_packets),
         }
     }
 
@@ -284,6 +289,9 @@ pub struct MachineSpec {
     /// Several sockets: which cores, the NIC and memory are on, and the links between them. One when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sockets: Option<SocketsSpec>,
+    /// A GPU that packets go to, in batches: a shipped one's name, or a table; none when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpu: Option<ServerGpuSpec>,
 }
 
 impl MachineSpec {

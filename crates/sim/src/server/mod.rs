@@ -13,6 +13,7 @@
 pub(crate) mod clos;
 pub mod control_plane;
 mod functional;
+pub mod gpu;
 mod intake;
 mod mappings;
 pub mod neighbours;
@@ -51,6 +52,7 @@ use crate::scenario::neighbours as others;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::server::control_plane::{ControlTables, count_burst};
 use crate::server::functional::{CoarseClock, Device};
+use crate::server::gpu::{BackFromGpu, CommitOrder, GpuCounters, GpuPacket, GpuTask, GpuTurn, ServerGpu, WayOfBurst};
 use crate::server::intake::Intake;
 use crate::server::neighbours::{Neighbour, NeighbourCounters};
 use crate::server::output::NicOutput;
@@ -191,7 +193,7 @@ state::state!(CoreCounters {
 pub struct MbufStates {
     /// In receive descriptors: for packets to come, and with packets that no core has taken.
     pub descriptors: u64,
-    /// In software queues between receiving and working cores.
+    /// In software queues between receiving and working cores, and with a GPU.
     pub queued: u64,
     /// In bursts, and in transmit rings until the driver has given them back.
     pub sending: u64,
@@ -275,6 +277,8 @@ pub struct Server {
     lines: Vec<Line>,
     locks: Locks,
     neighbours: Vec<Neighbour>,
+    /// Where packets go that cores do not work on themselves.
+    gpu: Option<Box<ServerGpu>>,
     /// Lines of counters that each packet core writes a burst, where somebody reads them.
     statistics: Option<u32>,
     coarse: CoarseClock,
@@ -310,7 +314,7 @@ state::state!(Server {
         next_read
     ],
     arrays: [port_free],
-    parts: [source, up, down, pending, output, scattered, cores, function, neighbours],
+    parts: [source, up, down, pending, output, scattered, cores, function, neighbours, gpu],
     described: [memory],
     // What is as the scenario has it, and what is empty between two events.
     built: [
@@ -371,6 +375,8 @@ enum ServerEvent {
     Output,
     /// A neighbour goes on.
     Neighbour(usize),
+    /// The GPU's next step.
+    Gpu(GpuTurn),
     /// Memory that answers later has its turn.
     Memory,
     /// A core over such memory goes on with its replay, if this version of its turn is still wanted.
@@ -450,6 +456,12 @@ struct ServerCore {
     started: Ps,
     in_burst: Vec<InBurst>,
     packets: Vec<Packet>,
+    /// Packets that the GPU has worked on, in order.
+    returned: VecDeque<BackFromGpu>,
+    /// Those that leave in order, where some are not back.
+    commit: CommitOrder,
+    /// Until when it launches a batch.
+    busy_until: Ps,
     /// Its doorbells, and those of its burst: see [`ServerCore::doorbells`].
     bells: Doorbells,
     to_ring: (bool, u32),
@@ -469,6 +481,12 @@ struct ServerCore {
 }
 
 impl ServerCore {
+    /// When the oldest packet became visible that it has to take.
+    fn oldest(&self) -> Option<Ps> {
+        let back = self.returned.front().map(|back| back.received.visible);
+        self.input.oldest().into_iter().chain(back).min()
+    }
+
     /// Whether its burst rings a doorbell for its receive queue, since it was refilled, and how many it rings for what it sends: one
     /// of each port that something goes to.
     fn doorbells(&self) -> (bool, u32) {
@@ -508,6 +526,9 @@ state::state!(ServerCore {
         started,
         in_burst,
         packets,
+        returned,
+        commit,
+        busy_until,
         bells,
         to_ring,
         ringing,
@@ -535,6 +556,8 @@ struct InBurst {
     before: Option<Box<Attribution>>,
     next: NextStop,
     mbuf: u32,
+    /// What goes to the GPU with it.
+    task: Option<Box<GpuTask>>,
 }
 
 impl InBurst {
@@ -566,6 +589,10 @@ enum NextStop {
     Ends(PacketFate),
     /// To this core.
     Worker(usize),
+    /// To the GPU.
+    Gpu,
+    /// Nowhere before earlier packets that the GPU has; then as this says.
+    Held(Verdict),
 }
 
 /// What a core hands to the NIC at the end of a burst.
@@ -614,9 +641,11 @@ fn placed(
 ) -> Result<(Hierarchy, ServerLayout), ScenarioError> {
     let (m, nic) = (&scenario.machine, &scenario.nic);
     let all_cores = m.cores + others::cores(&scenario.neighbours);
-    let mut memory = Hierarchy::new(&m.memory(), all_cores, "machine")?;
+    let mut memory = Hierarchy::new(&m.memory(), all_cores + scenario.agents(), "machine")?;
+    gpu::join(scenario, &mut memory, all_cores)?;
     let mut regions = function.regions();
     let tables = regions.len();
+    regions.extend(gpu::region(scenario, &regions));
     regions.extend(scenario.pipeline.as_ref().map(|p| p.region(m.cores)));
     regions.extend(scenario.buffer.as_ref().map(|buffer| RegionSpec {
         id: PACKET_BUFFER,
@@ -693,6 +722,9 @@ impl ServerCore {
                 started: Ps::ZERO,
                 in_burst: Vec::new(),
                 packets: Vec::new(),
+                returned: VecDeque::new(),
+                commit: VecDeque::new(),
+                busy_until: Ps::ZERO,
                 bells: Doorbells::new(nic),
                 to_ring: (false, 0),
                 ringing: Ps::ZERO,
@@ -731,6 +763,8 @@ impl Server {
             pool.shuffle(|n| rand::RngExt::random_range(&mut order, 0..n));
         }
         let (memory, layout) = placed(scenario, &function, &pool, seed)?;
+        let all_cores = m.cores + others::cores(&scenario.neighbours);
+        let gpu = ServerGpu::of(scenario, &function, &layout, all_cores)?.map(Box::new);
         let poll = Ps(m.core.period().0 * u64::from(m.core.poll_cycles));
         let scattered = Scattered::of(scenario, &layout, seed)?.map(Box::new);
         let cores = ServerCore::of_all(scenario, &mut pool, poll, seed)?;
@@ -795,6 +829,7 @@ impl Server {
             lines: Vec::new(),
             locks: Locks::default(),
             coarse: CoarseClock::new(m.cores as usize, others::cores(&scenario.neighbours) as usize),
+            gpu,
             statistics: others::statistics_lines(&scenario.neighbours),
             neighbours: Neighbour::of_all(&scenario.neighbours, &m.clos, &m.core, &tables, |i| {
                 seed.stream(&format!("neighbours.{i}"))
@@ -841,6 +876,7 @@ impl Server {
                 ServerEvent::ReadPackets(batch) => self.read_packets(batch, observer),
                 ServerEvent::Output => self.output_turn(observer),
                 ServerEvent::Neighbour(i) => self.neighbour(i),
+                ServerEvent::Gpu(turn) => self.gpu_turn(turn, observer),
                 ServerEvent::Memory => self.memory_turn(observer),
                 ServerEvent::Replay(i, version) => self.replay_turn(i, version),
             }
@@ -931,6 +967,9 @@ impl Server {
                 CoreInput::Queue(_, handed) => states.queued += handed.len() as u64,
             }
         }
+        states.queued += self.gpu.as_ref().map_or(0, |gpu| gpu.held());
+        let back = |worker: &ServerCore| worker.returned.len() + worker.commit.iter().flatten().count();
+        states.queued += self.cores.iter().map(|worker| back(worker) as u64).sum::<u64>();
         states.sending = self.mbufs.saturating_sub(states.free + states.descriptors + states.queued);
         states
     }
@@ -943,6 +982,11 @@ impl Server {
             all[neighbour.of] += neighbour.counters();
         }
         all
+    }
+
+    /// What the GPU has done; none without one.
+    pub fn gpu(&self) -> Option<GpuCounters> {
+        self.gpu.as_ref().map(|gpu| gpu.counters())
     }
 
     /// Lines of the LLC that devices, receiving cores, working cores and others have brought in.
@@ -1184,7 +1228,7 @@ impl Server {
     fn core(&mut self, i: usize, observer: &mut impl DepartureObserver) {
         match self.cores[i].state {
             CoreState::Waking | CoreState::Polling(_) => self.start_burst(i),
-            CoreState::Starving if self.can_refill(i) => self.start_burst(i),
+            CoreState::Starving if self.can_refill(i) || !self.cores[i].returned.is_empty() => self.start_burst(i),
             CoreState::Starving => self.rest(i),
             CoreState::Finishing => self.finish_burst(i, observer),
             CoreState::Running => self.step(i),
@@ -1213,8 +1257,23 @@ impl Server {
             before,
             next: NextStop::Ends(PacketFate::Lost(Loss::NoTxDescriptor)),
             mbuf: received.mbuf,
+            task: None,
         };
+        let back = worker.returned.iter().take(self.burst).take_while(|back| back.received.visible <= now).count();
+        self.verdicts.clear();
         match &mut worker.input {
+            _ if back > 0 => {
+                ServerGpu::call(worker.core.script());
+                for back in worker.returned.drain(..back) {
+                    let BackFromGpu { received, frame_bytes, before, verdict, slot } = back;
+                    if let Some(gpu) = &self.gpu {
+                        gpu.take_back(received.packet.id, slot, worker.core.script());
+                    }
+                    worker.in_burst.push(InBurst { frame_bytes, ..in_burst(&received, Some(before)) });
+                    worker.packets.push(received.packet);
+                    self.verdicts.push(verdict);
+                }
+            }
             CoreInput::Nic(rx) => {
                 rx.receive(now, self.burst, &mut self.received, worker.core.script());
                 for received in self.received.drain(..) {
@@ -1233,6 +1292,7 @@ impl Server {
         }
         let mut freed = std::mem::take(&mut self.freed);
         match self.pipeline {
+            _ if back > 0 => self.conclude(i, now, &mut freed),
             Some(_) if i < self.receiving => self.hand_over(i, &mut freed),
             _ => self.process(i, now, &mut freed),
         }
@@ -1257,12 +1317,12 @@ impl Server {
         if let Some(lines) = self.statistics.filter(|_| !worker.packets.is_empty()) {
             count_burst(i, lines, script);
         }
-        worker.counters.packets += worker.packets.len() as u64;
+        worker.counters.packets += if back > 0 { 0 } else { worker.packets.len() as u64 };
         worker.counters.bursts += 1;
         let (refilled, sent) = worker.doorbells();
         worker.counters.doorbells += u64::from(refilled) + u64::from(sent);
         worker.to_ring = (refilled, sent);
-        worker.ringing = self.core_spec.stalls(worker.packets.len());
+        worker.ringing = self.core_spec.stalls(worker.packets.len()) + worker.busy_until.since(now);
         worker.started = now;
         let layout = &self.layout;
         let scattered = self.scattered.as_deref();
@@ -1290,18 +1350,76 @@ impl Server {
 
     /// Runs the function on the burst of core `i` and sends what leaves. `freed` gets the mbufs of what does not.
     fn process(&mut self, i: usize, now: Ps, freed: &mut Vec<u32>) {
+        let (own, is_held) = if self.gpu.is_some() { self.offload(i, now) } else { (usize::MAX, false) };
         let worker = &mut self.cores[i];
         let id = worker.core.id();
         let script = worker.core.script();
         self.verdicts.clear();
         self.function.on_core(usize::from(id.0));
-        self.function.process_burst(now, &mut worker.packets, script, &mut self.verdicts);
-        // Fragments leave behind the first one of their packet, and take as long on the wire as they all do.
-        for fragment in self.function.fragments() {
-            if let Some(first) = worker.packets.iter_mut().find(|packet| packet.id == fragment.id) {
-                first.frame_bytes += (fragment.wire_bytes()) as u32;
+        let own = own.min(worker.packets.len());
+        let held = if is_held { worker.packets.len() - own } else { 0 };
+        self.function.process_burst(now, &mut worker.packets[..own + held], script, &mut self.verdicts);
+        lengthen(&self.function, &mut worker.packets);
+        for (entry, verdict) in worker.in_burst[own..].iter_mut().zip(self.verdicts.drain(own..)) {
+            entry.next = NextStop::Held(verdict);
+        }
+        self.conclude(i, now, freed);
+    }
+
+    /// Puts the packets of the burst of core `i` whose flows go to the GPU behind the others, and hands them over: how many are left
+    /// for the core, and whether it is to work on those behind as well and to hold them.
+    fn offload(&mut self, i: usize, now: Ps) -> (usize, bool) {
+        let Some(gpu) = &mut self.gpu else { return (usize::MAX, false) };
+        let worker = &mut self.cores[i];
+        let waiting = worker.input.waiting() + worker.packets.len();
+        let way = gpu.way(waiting, !worker.commit.is_empty());
+        if way == WayOfBurst::Core {
+            return (usize::MAX, false);
+        }
+        let (packets, entries) = (std::mem::take(&mut worker.packets), std::mem::take(&mut worker.in_burst));
+        let (theirs, own): (Vec<_>, Vec<_>) = packets.into_iter().zip(entries).partition(|(packet, _)| gpu.wants(packet));
+        let count = own.len();
+        (worker.packets, worker.in_burst) = own.into_iter().chain(theirs).unzip();
+        if way == WayOfBurst::Held {
+            return (count, true);
+        }
+        let script = worker.core.script();
+        if count < worker.packets.len() {
+            ServerGpu::call(script);
+        }
+        // What cores do of it, and what that says.
+        let theirs = &mut worker.packets[count..];
+        let so_far = &mut self.verdicts;
+        so_far.clear();
+        match gpu.first() {
+            0 => so_far.resize(theirs.len(), Verdict::Forward { port: PortId(0) }),
+            first => {
+                self.function.on_core(i);
+                self.function.process_part(0..first, now, theirs, script, so_far);
             }
         }
+        let entries = &mut worker.in_burst[count..];
+        for ((packet, entry), so_far) in theirs.iter_mut().zip(entries).zip(so_far.drain(..)) {
+            if let Verdict::Drop(reason) = so_far {
+                entry.next = NextStop::Ends(PacketFate::Rejected(reason));
+            } else if gpu.has_room() {
+                entry.task = Some(gpu.hand_over(&mut self.function, now, packet, so_far, script));
+                entry.next = NextStop::Gpu;
+                lengthen(&self.function, std::slice::from_mut(packet));
+            } else {
+                entry.next = NextStop::Ends(PacketFate::Lost(Loss::QueueFull));
+            }
+        }
+        (count, false)
+    }
+
+    /// What leaves of the burst of core `i` is handed to its transmit queues, as verdicts say; what they are of are its first packets.
+    fn conclude(&mut self, i: usize, now: Ps, freed: &mut Vec<u32>) {
+        let worker = &mut self.cores[i];
+        let id = worker.core.id();
+        let script = worker.core.script();
+        let lost = worker.in_burst[self.verdicts.len()..].iter();
+        freed.extend(lost.filter(|entry| matches!(entry.next, NextStop::Ends(_))).map(|entry| entry.mbuf));
         let stride = self.layout.mbuf_stride();
         for ((packet, verdict), entry) in worker.packets.iter().zip(&self.verdicts).zip(&mut worker.in_burst) {
             let fate = match *verdict {
@@ -1415,7 +1533,7 @@ impl Server {
             worker.counters.spent += &worker.core.burst_attribution();
             worker.counters.spent.charge(Reason::Core, worker.ringing);
         }
-        let mut leaving = Vec::new();
+        let (mut leaving, mut to_gpu, mut held) = (Vec::new(), Vec::new(), Vec::new());
         let mut handed = std::mem::take(&mut self.handed);
         for (index, (entry, packet)) in worker.in_burst.drain(..).zip(worker.packets.drain(..)).enumerate() {
             let spent = || {
@@ -1436,6 +1554,20 @@ impl Server {
                     let before = Box::new(spent());
                     let received = Received { packet, mbuf: entry.mbuf, visible: now, ..Received::default() };
                     handed.push((to, Handed { received, before }));
+                    continue;
+                }
+                NextStop::Gpu => {
+                    let before = Box::new(spent());
+                    let received = Received { packet, mbuf: entry.mbuf, ..Received::default() };
+                    let Some(task) = entry.task else { continue };
+                    to_gpu.push(GpuPacket::new(received, entry.frame_bytes, before, task));
+                    continue;
+                }
+                NextStop::Held(verdict) => {
+                    let before = Box::new(spent());
+                    let received = Received { packet, mbuf: entry.mbuf, visible: now, ..Received::default() };
+                    let frame_bytes = entry.frame_bytes;
+                    held.push(BackFromGpu { received, frame_bytes, before, verdict, slot: None });
                     continue;
                 }
             };
@@ -1476,6 +1608,9 @@ impl Server {
             self.wake(to, now);
         }
         self.handed = handed;
+        self.gather(i, to_gpu);
+        self.cores[i].commit.extend(held.into_iter().map(Some));
+        self.commit(i);
         self.look_for_more(i);
     }
 
@@ -1504,7 +1639,7 @@ impl Server {
     fn look_for_more(&mut self, i: usize) {
         let now = self.engine.now();
         let worker = &mut self.cores[i];
-        match worker.input.oldest() {
+        match worker.oldest() {
             Some(visible) if visible <= now => {
                 worker.state = CoreState::Waking;
                 self.start_burst(i);
@@ -1800,6 +1935,15 @@ impl Scattered {
             at += count;
             Some((first, count as u64))
         })
+    }
+}
+
+/// Fragments leave behind the first one of their packet, and take as long on the wire as they all do.
+fn lengthen(function: &Function, packets: &mut [Packet]) {
+    for fragment in function.fragments() {
+        if let Some(first) = packets.iter_mut().find(|packet| packet.id == fragment.id) {
+            first.frame_bytes += (fragment.wire_bytes()) as u32;
+        }
     }
 }
 

@@ -103,6 +103,21 @@ const CASES: &[(&str, &[&str])] = &[
         "forwarding",
         &["machine.iommu={ mode = \"lazy\", flush_unmaps = 40 }", "nic.driver=\"i40e\"", "traffic.load=0.6"],
     ),
+    (
+        "forwarding",
+        &["machine.gpu=jetson-orin", "machine.gpu.shaders.cores=8", "machine.gpu.batch=200", "machine.gpu.launch=\"2 us\""],
+    ),
+    (
+        "forwarding",
+        &[
+            "machine.gpu=jetson-orin",
+            "machine.gpu.attached=integrated",
+            "machine.gpu.shaders.cores=8",
+            "machine.gpu.above=40",
+            "machine.gpu.timeout=\"10 us\"",
+            "traffic.load=0.9",
+        ],
+    ),
     ("forwarding", &["machine.stacked.memory.channels=8", "mempool.shuffled=true", "mempool.kind=lifo"]),
 ];
 

@@ -5,6 +5,7 @@ mod clones;
 mod coherence;
 mod control_plane;
 mod functional;
+mod gpu;
 mod iommu;
 mod near;
 mod nics;

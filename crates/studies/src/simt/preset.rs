@@ -29,14 +29,7 @@ pub struct HermesPreset {
 }
 
 /// Those that are shipped.
-pub const PRESETS: &[Preset] = &[
-    Preset { name: "hermes", text: include_str!("../../../../presets/gpus/hermes.toml") },
-    Preset { name: "a100", text: include_str!("../../../../presets/gpus/a100.toml") },
-    Preset { name: "h100", text: include_str!("../../../../presets/gpus/h100.toml") },
-    Preset { name: "gh200", text: include_str!("../../../../presets/gpus/gh200.toml") },
-    Preset { name: "mi300a", text: include_str!("../../../../presets/gpus/mi300a.toml") },
-    Preset { name: "jetson-orin", text: include_str!("../../../../presets/gpus/jetson-orin.toml") },
-];
+pub const PRESETS: &[Preset] = sim::scenario::GPUS;
 
 impl HermesPreset {
     /// A shipped one by name.

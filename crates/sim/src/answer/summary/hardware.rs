@@ -29,7 +29,7 @@ use crate::server::neighbours::NeighbourCounters;
 use crate::server::owners::ApplicationFound;
 
 /// Misses over lookups; not a number without any.
-fn miss_rate(level: &LevelCounters) -> f64 {
+pub(super) fn miss_rate(level: &LevelCounters) -> f64 {
     level.misses as f64 / level.lookups() as f64
 }
 

@@ -3,6 +3,7 @@
 //! [`Summary`] says what is in it: its JSON Schema, the table of fields in the documentation and Python's types are made
 //! from the fields here and the words above them.
 
+mod gpu;
 mod hardware;
 mod inputs;
 mod packets;
@@ -25,6 +26,7 @@ use crate::run::RunResult;
 use crate::run::sampling::Sampling;
 use crate::scenario::{FunctionKind, Scenario};
 use crate::server::Loss;
+use gpu::GpuSummary;
 use hardware::{
     ClassSummary, CopyEngineSummary, CopyTable, CoreSummary, DramSummary, FlowTableSummary, IommuSummary, LevelSummary,
     LlcApplication, LlcByCores, LlcBytes, Member, MempoolSummary, NeighbourSummary, NicCache, PacketBufferSummary,
@@ -221,6 +223,8 @@ pub struct Summary {
     flow_table: Option<FlowTableSummary>,
     /// What each other program on the machine did.
     neighbours: Vec<NeighbourSummary>,
+    /// What the GPU did that packets went over; null without `machine.gpu`.
+    gpu: Option<GpuSummary>,
     /// Bytes of the LLC at the end, by who has brought them in.
     llc_bytes: LlcBytes,
     /// Routes in use.
@@ -330,6 +334,7 @@ impl Summary {
             members: hardware::members(measured),
             flow_table: FlowTableSummary::of(scenario, measured),
             neighbours: hardware::neighbours(scenario, measured),
+            gpu: GpuSummary::of(scenario, measured),
             llc_bytes: LlcBytes::of(measured),
             routes: Routes { ipv4: result.routing.routes.0, ipv6: result.routing.routes.1 },
             table: RoutingTable::of(&result.routing),

@@ -169,6 +169,7 @@ impl LeftOut {
         let unmaps = scenario.machine.iommu.as_ref().is_some_and(|iommu| iommu.unmaps());
         note(unmaps, "machine.iommu.mode: buffers stay mapped");
         note(scenario.machine.sockets.is_some(), "machine.sockets: DRAM is that of one socket");
+        note(scenario.machine.gpu.is_some(), "machine.gpu: cores work on all packets");
         note(!scenario.neighbours.is_empty(), "neighbours: packet cores are alone on the machine");
         note(
             scenario.machine.dram.controller.is_some(),

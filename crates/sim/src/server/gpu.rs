@@ -1,0 +1,809 @@
+//! A GPU beside the cores: packets go to it in batches, by flow, and come back to the core that has handed them over.
+//!
+//! 1. A core's burst runs the function on each packet, in zero simulated time, as for itself; what the function touches becomes a
+//!    lane. The core writes an entry into the ring of tasks.
+//! 2. At the burst's end its packets join the batch that fills. The batch goes when it is full, or its first packet has waited for
+//!    `timeout`. Launching takes `call` of the core.
+//! 3. Discrete: the copy engine reads frames from the server's memory, one after the other at the link's rate, as a device does.
+//!    Integrated: nothing is copied.
+//! 4. The kernel runs on the shader cores, a warp for 32 packets; kernels run one after the other. Its L2 asks memory of its own,
+//!    or the server's, in order of time with cores, NIC and neighbours.
+//! 5. Discrete: frames or verdicts are written back. The core finds the packets, reads their verdicts and sends them.
+//!
+//! Batches keep their order, and so do packets of a core within them: packets of a flow leave in order.
+//!
+//! **Left out**: the IOMMU of an integrated GPU's requests, TLBs, page faults, the driver's memory traffic.
+
+use std::collections::VecDeque;
+
+use functions::{Function, PacketFunction, Verdict};
+use machine::memory::{AgentMemory, Hierarchy, LevelCounters};
+use machine::nic::{RSS_KEY, Received, ServerLayout, Toeplitz};
+use machine::simt::batch::Results;
+use machine::simt::{
+    Code, Kernel, KernelStep, LaneOp, LaneRecorder, Lanes, Merger, OpKind, OwnMemory, Shaders, SimtMemoryCounters, WarpPlacement,
+};
+use packet::{Packet, layers};
+use probe::{Probe, Record, Ref, RegionId, RegionSpec, Sharing};
+use stats::{Attribution, Reason};
+use units::{Clos, CoreId, LINE_BYTES, Line, PacketId, Ps};
+
+use super::{DepartureObserver, PRIORITY_NIC, Server, ServerEvent, lines};
+use crate::scenario::gpus::{GpuMemory, SLOT, ServerGpuSpec, TASK_BYTES, VERDICT_BYTES, l2_of};
+use crate::scenario::{Scenario, ScenarioError};
+
+/// Lanes of a warp.
+const WARP: u32 = machine::simt::WARP as u32;
+/// Lines of a packet's slot.
+const SLOT_LINES: u32 = (SLOT / LINE_BYTES) as u32;
+/// Instructions of a core for the ring's ends, and for each packet in it: assumed, as of a software queue.
+const CALL_INSTRUCTIONS: u32 = 30;
+const PACKET_INSTRUCTIONS: u32 = 4;
+const SITE_HAND_OVER: u16 = 50_060;
+const SITE_TAKE_BACK: u16 = 50_070;
+/// Behind all that a function does.
+const SITE_LAST: u16 = u16::MAX;
+
+/// What a GPU has done.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    derive_more::Sub,
+    serde::Serialize,
+    serde::Deserialize,
+)]
+pub struct GpuCounters {
+    /// Packets that came back.
+    pub packets: u64,
+    /// Batches that were launched.
+    pub batches: u64,
+    /// Of them, those that went before they were full.
+    pub late: u64,
+    /// What their packets took in all: until the batch was full, for the GPU, in copies, in kernels.
+    pub fill: Ps,
+    /// See `fill`.
+    pub queue: Ps,
+    /// See `fill`.
+    pub copy: Ps,
+    /// See `fill`.
+    pub kernel: Ps,
+    /// How long kernels ran, their launches counted; and copies to and from the GPU.
+    pub busy: Ps,
+    /// See `busy`.
+    pub copying_in: Ps,
+    /// See `busy`.
+    pub copying_back: Ps,
+    /// Warp instructions, and their lanes.
+    pub instructions: u64,
+    /// See `instructions`.
+    pub lanes: u64,
+    /// Sectors, and where they were found.
+    pub memory: SimtMemoryCounters,
+    /// Lookups of the server's LLC.
+    pub llc: LevelCounters,
+    /// Lines that its own DRAM read and wrote.
+    pub dram_lines: u64,
+}
+
+/// What a packet is for the GPU, until its batch is launched.
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
+pub(super) struct GpuTask {
+    verdict: Verdict,
+    lanes: Lanes,
+}
+
+/// A packet that the GPU has.
+#[derive(Clone, serde::Serialize, serde::Deserialize)]
+pub(super) struct GpuPacket {
+    pub(super) received: Received,
+    /// As it arrived.
+    pub(super) frame_bytes: u32,
+    /// The core that has handed it over, and when.
+    core: usize,
+    handed: Ps,
+    /// What the time from its arrival until then was spent on.
+    before: Box<Attribution>,
+    task: Box<GpuTask>,
+    /// Its place in the GPU's memory, and in the ring.
+    slot: u32,
+}
+
+/// A packet that has come back, or was held until others had.
+#[derive(Clone, serde::Serialize, serde::Deserialize)]
+pub(super) struct BackFromGpu {
+    /// It is visible from when it came back.
+    pub(super) received: Received,
+    pub(super) frame_bytes: u32,
+    pub(super) before: Box<Attribution>,
+    pub(super) verdict: Verdict,
+    /// None of one that was held.
+    pub(super) slot: Option<u32>,
+}
+
+/// Packets of a core that leave in order, those that the GPU has among them.
+pub(super) type CommitOrder = VecDeque<Option<BackFromGpu>>;
+
+/// Who works on the packets of a burst whose flows go to the GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WayOfBurst {
+    /// The GPU.
+    Gpu,
+    /// The core, and they leave at once.
+    Core,
+    /// The core, and they wait for earlier ones that the GPU has.
+    Held,
+}
+
+/// Packets that go together.
+#[derive(Clone, Default, serde::Serialize, serde::Deserialize)]
+struct GpuBatch {
+    number: u64,
+    packets: Vec<GpuPacket>,
+    filled: Ps,
+    started: Ps,
+    copied: Ps,
+    begun: Ps,
+    finished: Ps,
+    /// Packets that have been copied, and when the last of these is there.
+    at: usize,
+    until: Ps,
+}
+
+/// What happens next.
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
+pub(super) enum GpuTurn {
+    /// The time of the batch with this number is up.
+    Deadline(u64),
+    /// A batch is launched: the next one in order.
+    Launched,
+    /// The copy engine takes the next packet to the GPU.
+    CopyIn,
+    /// The kernel goes on.
+    Kernel,
+    /// The kernel is over.
+    KernelDone,
+    /// The copy engine takes the next packet back.
+    CopyBack,
+    /// The batch that was copied back is there.
+    Back,
+}
+
+/// See the module header.
+#[derive(Clone)]
+pub(super) struct ServerGpu {
+    spec: ServerGpuSpec,
+    results: Results,
+    /// The number of its first function in the chain, and whether it chooses ports.
+    first: usize,
+    routes: bool,
+    /// Packets of flows whose hash is below it.
+    below: u64,
+    flows: Toeplitz,
+    period: Ps,
+    ring: RegionId,
+    /// Its number among the cores, of an integrated one.
+    agent: CoreId,
+    record: Record,
+    recorder: LaneRecorder,
+    merger: Merger,
+    /// Where tables lie: the first line of each for the GPU, and in the server's memory.
+    tables: Vec<(u32, u64)>,
+    block: u32,
+
+    filling: GpuBatch,
+    /// Those that were launched, in order; the first `ready` of them may start.
+    waiting: VecDeque<GpuBatch>,
+    ready: usize,
+    copying: Option<GpuBatch>,
+    copied: VecDeque<GpuBatch>,
+    running: Option<GpuBatch>,
+    executed: VecDeque<GpuBatch>,
+    returning: Option<GpuBatch>,
+    returned: Option<GpuBatch>,
+    /// Packets that cores have handed over, and those that it has.
+    handed: u64,
+    held: u32,
+    next_slot: u32,
+    lanes: Lanes,
+    code: Code,
+    kernel: Kernel,
+    shaders: Shaders,
+    /// Of each line of each slot where it is in the server's memory, of an integrated one.
+    places: Vec<u32>,
+    counters: GpuCounters,
+}
+
+state::state!(ServerGpu {
+    values: [
+        filling, waiting, ready, copying, copied, running, executed, returning, returned, handed, held, next_slot, lanes,
+        code, kernel, shaders, places, counters
+    ],
+    arrays: [],
+    parts: [],
+    built: [
+        spec, results, first, routes, below, flows, period, ring, agent, record, recorder, merger, tables, block
+    ],
+});
+
+/// The ring of tasks and verdicts, behind the function's `regions`.
+pub(super) fn region(scenario: &Scenario, regions: &[RegionSpec]) -> Option<RegionSpec> {
+    let gpu = scenario.machine.gpu.as_ref()?;
+    let last = regions.iter().map(|region| region.id.0).max().unwrap_or(0);
+    let id = RegionId((last + 1).max(RegionId::FIRST_TABLE.0));
+    Some(RegionSpec { id, name: "GPU tasks".into(), bytes: gpu.ring_bytes(), sharing: Sharing::Shared })
+}
+
+/// Makes the last core of `memory` an integrated GPU's L2.
+///
+/// # Errors
+/// A cache that cannot be.
+pub(super) fn join(scenario: &Scenario, memory: &mut Hierarchy, cores: u32) -> Result<(), ScenarioError> {
+    if let Some(gpu) = scenario.machine.gpu.as_ref().filter(|_| scenario.agents() > 0) {
+        memory.make_agent(CoreId(cores as u16), &l2_of(gpu), "machine.gpu.shaders.l2")?;
+    }
+    Ok(())
+}
+
+impl ServerGpu {
+    /// That of `scenario`, for `function`, whose tables lie as `layout` says.
+    ///
+    /// # Errors
+    /// Shader cores that cannot be; tables without room in its memory.
+    pub(super) fn of(
+        scenario: &Scenario,
+        function: &Function,
+        layout: &ServerLayout,
+        cores: u32,
+    ) -> Result<Option<ServerGpu>, ScenarioError> {
+        let Some(spec) = &scenario.machine.gpu else { return Ok(None) };
+        let Some(ring) = region(scenario, &function.regions()) else { return Ok(None) };
+        let first = spec.first_function(scenario);
+        let regions = function.regions_from(first);
+        let of_tables: u64 = regions.iter().map(|region| region.bytes).sum();
+        spec.check_room(of_tables)?;
+        let all: Vec<RegionSpec> = regions.iter().chain([&ring]).cloned().collect();
+        let Some(recorder) = LaneRecorder::new(&all) else {
+            let message = format!(
+                "tables of {}: allowed are 32 GiB for a GPU (take smaller tables)",
+                units::Size::from_bytes(of_tables)
+            );
+            return Err(ScenarioError::Value { origin: "scenario".into(), path: "machine.gpu".into(), message });
+        };
+        // Of two that begin at one sector, all but the last are empty.
+        let mut tables: Vec<(u32, u64)> = all
+            .iter()
+            .map(|region| (recorder.sector(region.id, 0) / 2, layout.address(region.id, 0, 0).0 / LINE_BYTES))
+            .collect();
+        tables.sort_unstable();
+        let resident = spec.shaders.resident(&spec.kernel_of(scenario))?;
+        let slots = spec.most_packets();
+        let integrated = spec.attached == GpuMemory::Integrated;
+        Ok(Some(ServerGpu {
+            results: spec.results_of(scenario),
+            first,
+            routes: first == 0 || function.routes_from(first),
+            below: (spec.share * 2f64.powi(32)) as u64,
+            flows: Toeplitz::new(&RSS_KEY, 1),
+            period: spec.shaders.frequency.period(),
+            ring: ring.id,
+            agent: CoreId(cores as u16),
+            record: Record::new(),
+            recorder,
+            merger: Merger::new(),
+            tables,
+            block: spec.block.min(resident),
+            filling: GpuBatch::default(),
+            waiting: VecDeque::new(),
+            ready: 0,
+            copying: None,
+            copied: VecDeque::new(),
+            running: None,
+            executed: VecDeque::new(),
+            returning: None,
+            returned: None,
+            handed: 0,
+            held: 0,
+            next_slot: 0,
+            lanes: Lanes::default(),
+            code: Code::new(),
+            kernel: Kernel::default(),
+            shaders: Shaders::new(&spec.shaders, resident)?,
+            places: if integrated { vec![0; slots as usize * SLOT_LINES as usize] } else { Vec::new() },
+            counters: GpuCounters::default(),
+            spec: spec.clone(),
+        }))
+    }
+
+    /// What it has done.
+    pub(super) fn counters(&self) -> GpuCounters {
+        let dram = self.shaders.memory().dram();
+        let memory = self.shaders.memory().counters();
+        GpuCounters { memory, dram_lines: dram.reads + dram.writes, ..self.counters }
+    }
+
+    /// Packets that it has.
+    pub(super) fn held(&self) -> u64 {
+        self.held.into()
+    }
+
+    /// Whether a packet's flow goes to it.
+    pub(super) fn wants(&self, packet: &Packet) -> bool {
+        if self.below >> 32 > 0 {
+            return true;
+        }
+        // Another part of the hash than that which names the queue.
+        let hash = layers(&packet.data).map_or(0, |l| self.flows.hash(&l.five_tuple));
+        u64::from(hash.wrapping_mul(0x9e37_79b1).rotate_left(16)) < self.below
+    }
+
+    /// Who works on the burst of a core for which `waiting` packets wait, while some of its earlier ones are `away` or not.
+    pub(super) fn way(&self, waiting: usize, away: bool) -> WayOfBurst {
+        match self.spec.above {
+            Some(above) if waiting < above as usize => if away { WayOfBurst::Held } else { WayOfBurst::Core },
+            _ => WayOfBurst::Gpu,
+        }
+    }
+
+    /// Whether one packet more finds room.
+    pub(super) fn has_room(&self) -> bool {
+        self.held < self.spec.most_packets()
+    }
+
+    /// The number of its first function in the chain: cores do those before.
+    pub(super) fn first(&self) -> usize {
+        self.first
+    }
+
+    /// A core hands `packet` over, of which its own functions have said `so_far`: the others run on it, and the core's part of that
+    /// goes into `script`.
+    pub(super) fn hand_over(
+        &mut self,
+        function: &mut Function,
+        now: Ps,
+        packet: &mut Packet,
+        so_far: Verdict,
+        script: &mut impl Probe,
+    ) -> Box<GpuTask> {
+        self.held += 1;
+        let entry = self.handed % u64::from(self.spec.most_packets()) * TASK_BYTES;
+        self.handed += 1;
+        script.begin(packet.id);
+        script.touch(Ref::store(self.ring, entry, TASK_BYTES as u16, SITE_HAND_OVER));
+        script.work(SITE_HAND_OVER + 1, PACKET_INSTRUCTIONS);
+        script.end(packet.id);
+        self.record.clear();
+        let (one, mut said) = (std::slice::from_mut(packet), Vec::with_capacity(1));
+        function.process_part(self.first..usize::MAX, now, one, &mut self.record, &mut said);
+        self.record.replay(&mut self.recorder);
+        self.recorder.end_lane();
+        let verdict = match said.pop() {
+            Some(Verdict::Forward { .. }) if !self.routes => so_far,
+            Some(verdict) => verdict,
+            None => so_far,
+        };
+        Box::new(GpuTask { verdict, lanes: self.recorder.take_lanes() })
+    }
+
+    /// What a core does for the ring's ends, once a burst.
+    pub(super) fn call(script: &mut impl Probe) {
+        script.work(SITE_HAND_OVER + 2, CALL_INSTRUCTIONS);
+    }
+
+    /// A core takes back packet `id`, which was in `slot`, or was held.
+    pub(super) fn take_back(&self, id: PacketId, slot: Option<u32>, script: &mut impl Probe) {
+        script.begin(id);
+        if let Some(slot) = slot {
+            let offset = u64::from(self.spec.most_packets()) * TASK_BYTES + u64::from(slot) * VERDICT_BYTES;
+            script.touch(Ref::load(self.ring, offset, VERDICT_BYTES as u16, SITE_TAKE_BACK));
+        }
+        script.work(SITE_TAKE_BACK + 1, PACKET_INSTRUCTIONS);
+        script.end(id);
+    }
+
+    fn clock(&self, at: Ps) -> u64 {
+        at.0.div_ceil(self.period.0)
+    }
+
+    fn time(&self, clock: u64) -> Ps {
+        Ps(clock.saturating_mul(self.period.0))
+    }
+
+
+    /// Batches that have left the queue and not come back.
+    fn under_way(&self) -> usize {
+        let one = |batch: &Option<GpuBatch>| usize::from(batch.is_some());
+        one(&self.copying)
+            + self.copied.len()
+            + one(&self.running)
+            + self.executed.len()
+            + one(&self.returning)
+            + one(&self.returned)
+    }
+
+    /// Lines of the ring that the tasks (or the verdicts) of `batch` are in: the first one and how many.
+    fn ring_lines(&self, batch: &GpuBatch, layout: &ServerLayout, verdicts: bool) -> Vec<(Line, u64)> {
+        let most = u64::from(self.spec.most_packets());
+        let (base, each) = if verdicts { (most * TASK_BYTES, VERDICT_BYTES) } else { (0, TASK_BYTES) };
+        let first = batch.packets.first().map_or(0, |packet| u64::from(packet.slot));
+        let count = batch.packets.len() as u64;
+        // Behind the ring's end is its beginning.
+        let before = count.min(most - first);
+        [(first, before), (0, count - before)]
+            .into_iter()
+            .filter(|&(_, count)| count > 0)
+            .map(|(first, count)| lines(layout.address(self.ring, base + first * each, 0), count * each))
+            .collect()
+    }
+
+    /// Merges the lanes of `batch` into the programs of its warps, and begins its kernel at `now`.
+    fn begin(&mut self, batch: &GpuBatch, now: Ps) {
+        self.lanes.clear();
+        self.code.clear();
+        self.shaders.memory_mut().forget_l1();
+        let op = |word, site, kind| LaneOp { word, site, sectors: 1, kind, depends: false };
+        let verdicts = u64::from(self.spec.most_packets()) * TASK_BYTES;
+        for packet in &batch.packets {
+            let slot = u64::from(packet.slot);
+            let task = self.recorder.sector(self.ring, slot * TASK_BYTES);
+            let verdict = self.recorder.sector(self.ring, verdicts + slot * VERDICT_BYTES);
+            let (first, last) = (op(task, 0, OpKind::Load), op(verdict, SITE_LAST, OpKind::Store));
+            self.lanes.append(first, &packet.task.lanes, last);
+        }
+        let base = self.recorder.table_sectors().div_ceil(2);
+        let mut warps = Vec::with_capacity(batch.packets.len().div_ceil(WARP as usize));
+        let mut wanted = Vec::with_capacity(WARP as usize);
+        for (n, packets) in batch.packets.chunks(WARP as usize).enumerate() {
+            wanted.clear();
+            let from = n as u32 * WARP;
+            wanted.extend(from..from + packets.len() as u32);
+            // Functions that have a form for a warp take no locks.
+            let Ok(program) = self.merger.merge(&self.lanes, &wanted, &mut self.code) else {
+                unreachable!("lanes that wait for each other");
+            };
+            let of = self.code.program(program);
+            self.counters.instructions += of.issued;
+            self.counters.lanes += of.lanes;
+            let at = WarpPlacement {
+                base,
+                stride: SLOT_LINES,
+                slots: self.spec.most_packets(),
+                first: packets[0].slot,
+            };
+            warps.push((program, at));
+        }
+        self.kernel.begin(warps.into_iter(), self.block, now.0.div_ceil(self.period.0));
+    }
+}
+
+impl Server {
+    /// Packets of a burst of core `i` that the GPU is to have join the batch that fills.
+    pub(super) fn gather(&mut self, i: usize, mut packets: Vec<GpuPacket>) {
+        let now = self.engine.now();
+        let Some(gpu) = &mut self.gpu else { return };
+        for mut packet in packets.drain(..) {
+            packet.core = i;
+            packet.handed = now;
+            packet.slot = gpu.next_slot;
+            gpu.next_slot = (gpu.next_slot + 1) % gpu.spec.most_packets();
+            if gpu.filling.packets.is_empty() {
+                let deadline = now + gpu.spec.timeout.ps();
+                let turn = GpuTurn::Deadline(gpu.filling.number);
+                self.engine.schedule(deadline, PRIORITY_NIC, ServerEvent::Gpu(turn));
+            }
+            if gpu.spec.above.is_some() {
+                self.cores[i].commit.push_back(None);
+            }
+            gpu.filling.packets.push(packet);
+            if gpu.filling.packets.len() == gpu.spec.batch as usize {
+                let call = gpu.close(now);
+                self.cores[i].busy_until = now + call;
+                self.engine.schedule(now + call, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::Launched));
+            }
+        }
+    }
+
+    /// The GPU's next step.
+    pub(super) fn gpu_turn(&mut self, turn: GpuTurn, observer: &mut impl DepartureObserver) {
+        let now = self.engine.now();
+        let Some(gpu) = &mut self.gpu else { return };
+        match turn {
+            GpuTurn::Deadline(number) if gpu.filling.number == number && !gpu.filling.packets.is_empty() => {
+                let core = gpu.filling.packets[0].core;
+                gpu.counters.late += 1;
+                let call = gpu.close(now);
+                let busy = &mut self.cores[core].busy_until;
+                *busy = (now + call).max(*busy);
+                self.engine.schedule(now + call, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::Launched));
+            }
+            GpuTurn::Deadline(_) => {}
+            GpuTurn::Launched => gpu.ready += 1,
+            GpuTurn::CopyIn => self.copy_in(observer),
+            GpuTurn::Kernel => self.run_kernel(),
+            GpuTurn::KernelDone => {
+                if let Some(mut batch) = gpu.running.take() {
+                    batch.finished = now;
+                    gpu.counters.busy += now - batch.begun;
+                    gpu.executed.push_back(batch);
+                }
+            }
+            GpuTurn::CopyBack => self.copy_back(observer),
+            GpuTurn::Back => {
+                if let Some(batch) = self.gpu.as_mut().and_then(|gpu| gpu.returned.take()) {
+                    self.hand_back(batch);
+                }
+            }
+        }
+        self.move_batches();
+    }
+
+    /// Batches go on to where there is room for them.
+    fn move_batches(&mut self) {
+        let now = self.engine.now();
+        let Some(gpu) = &mut self.gpu else { return };
+        let discrete = gpu.spec.attached == GpuMemory::Discrete;
+        let copy = gpu.spec.copy.ps();
+        if gpu.executed.front().is_some() && gpu.returning.is_none() && gpu.returned.is_none() {
+            let Some(mut batch) = gpu.executed.pop_front() else { return };
+            (batch.at, batch.until) = (0, now);
+            if discrete {
+                gpu.returning = Some(batch);
+                self.engine.schedule(now + copy, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::CopyBack));
+            } else {
+                gpu.returned = Some(batch);
+                self.engine.schedule(now, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::Back));
+            }
+        }
+        if gpu.ready > 0 && gpu.copying.is_none() && gpu.under_way() < gpu.spec.streams() as usize {
+            gpu.ready -= 1;
+            let Some(mut batch) = gpu.waiting.pop_front() else { return };
+            (batch.started, batch.until) = (now, now);
+            if discrete {
+                gpu.copying = Some(batch);
+                self.engine.schedule(now + copy, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::CopyIn));
+            } else {
+                batch.copied = now;
+                gpu.copied.push_back(batch);
+            }
+        }
+        if gpu.running.is_none()
+            && let Some(mut batch) = gpu.copied.pop_front()
+        {
+            batch.begun = now;
+            // At a clock, so that none is done before its time.
+            let first = gpu.time(gpu.clock(now + gpu.spec.launch.ps()));
+            if !discrete {
+                let scattered = self.scattered.as_deref();
+                for packet in &batch.packets {
+                    let at = (packet.slot * SLOT_LINES) as usize;
+                    let places = &mut gpu.places[at..at + SLOT_LINES as usize];
+                    match scattered {
+                        None => {
+                            let line = self.layout.data(packet.received.mbuf).0 / LINE_BYTES;
+                            places.iter_mut().zip(line..).for_each(|(place, line)| *place = line as u32);
+                        }
+                        Some(scattered) => {
+                            let lines = scattered.lines_of(packet.received.mbuf);
+                            let last = lines.last().copied().unwrap_or_default();
+                            let all = lines.iter().copied().chain(std::iter::repeat(last));
+                            places.iter_mut().zip(all).for_each(|(place, at)| *place = at.line().0 as u32);
+                        }
+                    }
+                }
+            }
+            gpu.begin(&batch, first);
+            gpu.running = Some(batch);
+            self.engine.schedule(first, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::Kernel));
+        }
+    }
+
+    /// The copy engine reads the next packet of the batch that goes to the GPU, or all have been.
+    fn copy_in(&mut self, observer: &mut impl DepartureObserver) {
+        let now = self.engine.now();
+        let Some(gpu) = &mut self.gpu else { return };
+        let Some(mut batch) = gpu.copying.take() else { return };
+        if batch.at == 0 {
+            for (first, count) in gpu.ring_lines(&batch, &self.layout, false) {
+                batch.until = batch.until.max(read(&mut self.memory, first, count, now));
+            }
+        }
+        let Some(packet) = batch.packets.get(batch.at) else {
+            if batch.until > now {
+                let until = batch.until;
+                gpu.copying = Some(batch);
+                self.engine.schedule(until, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::CopyIn));
+                return;
+            }
+            batch.copied = now;
+            gpu.counters.copying_in += now - batch.started;
+            gpu.copied.push_back(batch);
+            return;
+        };
+        let bytes = u64::from(packet.frame_bytes);
+        let mbuf = packet.received.mbuf;
+        let runs: Vec<(Line, u64)> = match &self.scattered {
+            None => vec![lines(self.layout.data(mbuf), bytes)],
+            Some(scattered) => scattered.runs(mbuf, 0, bytes).collect(),
+        };
+        for (first, count) in runs {
+            observer.packet_lines(first, count, false);
+            batch.until = batch.until.max(read(&mut self.memory, first, count, now));
+        }
+        let clock = gpu.clock(now);
+        let base = gpu.recorder.table_sectors().div_ceil(2) + packet.slot * SLOT_LINES;
+        let count = (bytes.div_ceil(LINE_BYTES) as u32).min(SLOT_LINES);
+        gpu.shaders.memory_mut().device(base, count, true, clock);
+        batch.at += 1;
+        let next = now + gpu.spec.link.time_for(bytes);
+        batch.until = batch.until.max(next);
+        gpu.copying = Some(batch);
+        self.engine.schedule(next, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::CopyIn));
+    }
+
+    /// The copy engine writes the next packet of the batch that comes back, or all have been.
+    fn copy_back(&mut self, observer: &mut impl DepartureObserver) {
+        let now = self.engine.now();
+        let Some(gpu) = &mut self.gpu else { return };
+        let Some(mut batch) = gpu.returning.take() else { return };
+        let frames = gpu.results == Results::Frames;
+        let packet = batch.packets.get(batch.at).filter(|_| frames);
+        let (next, done) = match packet {
+            Some(packet) => {
+                let (bytes, mbuf) = (u64::from(packet.received.packet.frame_bytes), packet.received.mbuf);
+                let runs: Vec<(Line, u64)> = match &self.scattered {
+                    None => vec![lines(self.layout.data(mbuf), bytes)],
+                    Some(scattered) => scattered.runs(mbuf, 0, bytes).collect(),
+                };
+                for (first, count) in runs {
+                    observer.packet_lines(first, count, true);
+                    batch.until = batch.until.max(write(&mut self.memory, first, count, now));
+                }
+                let base = gpu.recorder.table_sectors().div_ceil(2) + packet.slot * SLOT_LINES;
+                let count = (bytes.div_ceil(LINE_BYTES) as u32).min(SLOT_LINES);
+                let clock = gpu.clock(now);
+                gpu.shaders.memory_mut().device(base, count, false, clock);
+                batch.at += 1;
+                (now + gpu.spec.link.time_for(bytes), false)
+            }
+            None => {
+                for (first, count) in gpu.ring_lines(&batch, &self.layout, true) {
+                    batch.until = batch.until.max(write(&mut self.memory, first, count, now));
+                }
+                (now + gpu.spec.link.time_for(batch.packets.len() as u64 * VERDICT_BYTES), true)
+            }
+        };
+        batch.until = batch.until.max(next);
+        if done {
+            let until = batch.until;
+            gpu.counters.copying_back += until - batch.finished;
+            gpu.returned = Some(batch);
+            self.engine.schedule(until, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::Back));
+        } else {
+            gpu.returning = Some(batch);
+            self.engine.schedule(next, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::CopyBack));
+        }
+    }
+
+    /// The kernel goes on until somebody else has something to do.
+    fn run_kernel(&mut self) {
+        let now = self.engine.now();
+        let horizon = self.engine.peek().unwrap_or(Ps::MAX);
+        let Some(gpu) = &mut self.gpu else { return };
+        let period = gpu.period.0;
+        let until = horizon.max(now).0 / period;
+        let may_go = |clock: u64| clock <= until;
+        let ServerGpu { kernel, shaders, code, tables, places, agent, recorder, counters, .. } = &mut **gpu;
+        let step = if places.is_empty() {
+            kernel.step(shaders, code, &mut OwnMemory, may_go)
+        } else {
+            let packets = recorder.table_sectors().div_ceil(2);
+            let (memory, llc, core) = (&mut self.memory, &mut counters.llc, *agent);
+            // Its class is that of everyone else.
+            let mut shared = AgentMemory { memory, core, clos: Clos(0), tables, packets, places, llc };
+            kernel.step(shaders, code, &mut shared, may_go)
+        };
+        let (at, turn) = match step {
+            Ok(KernelStep::At(clock)) => (gpu.time(clock), GpuTurn::Kernel),
+            Ok(KernelStep::Done(clock)) => (gpu.time(clock), GpuTurn::KernelDone),
+            Err(_) => unreachable!("functions that have a form for a warp take no locks"),
+        };
+        self.engine.schedule(at.max(now), PRIORITY_NIC, ServerEvent::Gpu(turn));
+    }
+
+    /// A batch is back: its packets wait for the cores that have handed them over.
+    fn hand_back(&mut self, batch: GpuBatch) {
+        let now = self.engine.now();
+        let Some(gpu) = &mut self.gpu else { return };
+        let GpuBatch { packets, filled, started, copied, begun, finished, .. } = batch;
+        let queued = (started - filled) + (begun - copied);
+        let copy = (copied - started) + (now - finished);
+        let count = packets.len() as u64;
+        let counters = &mut gpu.counters;
+        counters.packets += count;
+        counters.queue += Ps(queued.0 * count);
+        counters.copy += Ps(copy.0 * count);
+        counters.kernel += Ps((finished - begun).0 * count);
+        let mut woken: Vec<usize> = Vec::new();
+        for packet in packets {
+            let GpuPacket { mut received, frame_bytes, core, handed, mut before, task, slot } = packet;
+            gpu.held -= 1;
+            gpu.counters.fill += filled - handed;
+            if !self.coarse.on {
+                before.charge(Reason::GpuFill, filled - handed);
+                before.charge(Reason::GpuQueue, queued);
+                before.charge(Reason::GpuCopy, copy);
+                before.charge(Reason::Gpu, finished - begun);
+            }
+            received.visible = now;
+            let back = BackFromGpu { received, frame_bytes, before, verdict: task.verdict, slot: Some(slot) };
+            let worker = &mut self.cores[core];
+            // It is the first of its core that the GPU has.
+            match worker.commit.iter_mut().find(|held| held.is_none()) {
+                Some(place) => *place = Some(back),
+                None => worker.returned.push_back(back),
+            }
+            if !woken.contains(&core) {
+                woken.push(core);
+            }
+        }
+        for core in woken {
+            self.commit(core);
+            self.wake(core, now);
+        }
+    }
+
+    /// Packets of core `i` that wait for no earlier one are handed back.
+    pub(super) fn commit(&mut self, i: usize) {
+        let now = self.engine.now();
+        let worker = &mut self.cores[i];
+        while let Some(front) = worker.commit.front_mut()
+            && let Some(mut back) = front.take()
+        {
+            worker.commit.pop_front();
+            if !self.coarse.on {
+                back.before.charge(Reason::Commit, now - back.received.visible);
+            }
+            back.received.visible = now;
+            worker.returned.push_back(back);
+        }
+    }
+}
+
+impl ServerGpu {
+    /// The batch that fills goes at `now`: what launching it takes of a core.
+    fn close(&mut self, now: Ps) -> Ps {
+        let next = GpuBatch { number: self.filling.number + 1, ..GpuBatch::default() };
+        let mut batch = std::mem::replace(&mut self.filling, next);
+        batch.filled = now;
+        self.counters.batches += 1;
+        self.waiting.push_back(batch);
+        self.spec.call.ps()
+    }
+}
+
+impl GpuPacket {
+    /// A packet that a core hands over with `task`, at the end of its burst.
+    pub(super) fn new(
+        received: Received,
+        frame_bytes: u32,
+        before: Box<Attribution>,
+        task: Box<GpuTask>,
+    ) -> GpuPacket {
+        GpuPacket { received, frame_bytes, core: 0, handed: Ps::ZERO, before, task, slot: 0 }
+    }
+}
+
+/// A copy engine reads lines: when it has them, their translation counted.
+fn read(memory: &mut Hierarchy, first: Line, count: u64, now: Ps) -> Ps {
+    let at = memory.dma_read(first, count, now);
+    at + memory.translated()
+}
+
+/// A copy engine writes lines, as [`read`].
+fn write(memory: &mut Hierarchy, first: Line, count: u64, now: Ps) -> Ps {
+    let at = memory.dma_write(first, count, now);
+    at + memory.translated()
+}

@@ -1,0 +1,284 @@
+//! A GPU in the machine: packets are conserved, leave in order of their flow, and what their time is spent on sums to it, whatever
+//! else the machine has.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use engine::Seed;
+use packet::{FiveTuple, Packet, layers};
+use proptest::prelude::*;
+use sim::load::{Loaded, Stock, load};
+use sim::server::{Departure, DepartureObserver, Loss, PacketFate, Pause, Server};
+use sim::{Overrides, Scenario};
+use stats::Reason;
+use units::Ps;
+
+/// Small enough for a test: an eighth of the shader cores of an embedded GPU.
+const SMALL: &[&str] = &[
+    "function.forward.prefixes=2000",
+    "traffic.flows.count=500",
+    "traffic.flows.new_share=0.01",
+    "traffic.load=0.3",
+    "mempool.size=16384",
+    "mempool.cache=32",
+    "machine.cores=2",
+    "machine.gpu.preset=jetson-orin",
+    "machine.gpu.shaders.cores=8",
+    "machine.gpu.launch=\"1 us\"",
+    "machine.gpu.copy=\"1 us\"",
+    "machine.gpu.call=\"0.5 us\"",
+    "machine.gpu.timeout=\"20 us\"",
+    "machine.gpu.batch=128",
+];
+
+fn read(set: &[&str]) -> Result<Scenario, String> {
+    let set = SMALL.iter().chain(set).map(|s| s.to_string()).collect();
+    Scenario::read("", "test", &Overrides { set, ..Overrides::default() }).map_err(|e| e.to_string())
+}
+
+fn loaded(scenario: &Scenario) -> Loaded {
+    load(std::slice::from_ref(scenario), &Arc::new(Stock::new()), &mut |_| true).unwrap().remove(0)
+}
+
+#[derive(Default)]
+struct Ends {
+    all: Vec<(u64, Ps, PacketFate, Ps, Ps)>,
+    gpu: [Ps; 4],
+    committed: Ps,
+}
+
+const OF_GPU: [Reason; 4] = [Reason::GpuFill, Reason::GpuQueue, Reason::GpuCopy, Reason::Gpu];
+
+impl DepartureObserver for Ends {
+    fn departure(&mut self, d: &Departure) {
+        self.all.push((d.packet.0, d.arrival, d.fate, d.sojourn, d.attribution.total()));
+        self.committed += Ps(d.attribution[Reason::Commit]);
+        for (sum, reason) in self.gpu.iter_mut().zip(OF_GPU) {
+            *sum += Ps(d.attribution[reason]);
+        }
+    }
+}
+
+/// Runs `offer` packets to their end; checks what holds of every run.
+fn run(scenario: &Scenario, offer: u64) -> (Server, Ends) {
+    let loaded = loaded(scenario);
+    let source = || {
+        let load = scenario.traffic.offered(scenario.nic.rate);
+        loaded.blueprint.source(scenario.run.seed, &load).unwrap()
+    };
+    let mut server =
+        Server::new(scenario, loaded.function.clone(), source(), offer, Seed(scenario.run.seed)).unwrap();
+    let (mut ends, pause) = (Ends::default(), Pause { offered: u64::MAX, at: Ps::MAX });
+    while server.advance(1_000, pause, &mut ends) {}
+    assert_eq!(server.offered(), offer);
+    let mut ids: Vec<u64> = ends.all.iter().map(|e| e.0).collect();
+    ids.sort_unstable();
+    assert!(ids.into_iter().eq(0..offer), "each packet ends once");
+    for (id, _, _, sojourn, total) in &ends.all {
+        assert_eq!(sojourn, total, "packet {id}: what its sojourn was spent on");
+    }
+    let states = server.mbufs();
+    assert_eq!(states.queued, 0, "nothing is left with the GPU");
+    // Packets of a flow leave by one port, in the order in which they came.
+    let (mut again, mut packet, mut flows) = (source(), Packet::default(), Vec::new());
+    while (flows.len() as u64) < offer && again.next(&mut packet) {
+        flows.push(layers(&packet.data).ok().map(|l| l.five_tuple));
+    }
+    // Descriptors of one batch may wait for a walk that those of the next, which another page holds, do not need: GPU or not.
+    if scenario.machine.iommu.is_some() {
+        return (server, ends);
+    }
+    let mut latest: HashMap<FiveTuple, (u64, Ps)> = HashMap::new();
+    let mut sent: Vec<_> = ends.all.iter().filter(|e| matches!(e.2, PacketFate::Sent(_))).collect();
+    sent.sort_by_key(|e| e.1 + e.3);
+    for (id, arrival, _, sojourn, _) in sent {
+        let Some(flow) = flows[*id as usize] else { continue };
+        if let Some((before, at)) = latest.insert(flow, (*id, *arrival + *sojourn)) {
+            assert!(before < *id || at == *arrival + *sojourn, "packet {id} leaves behind {before}, of the same flow");
+        }
+    }
+    (server, ends)
+}
+
+#[test]
+fn all_packets_go_over_a_gpu_and_come_back() {
+    for attached in ["discrete", "integrated"] {
+        let (server, ends) = run(&read(&[&format!("machine.gpu.attached={attached}")]).unwrap(), 3_000);
+        let did = server.gpu().unwrap();
+        let lost = ends.all.iter().filter(|e| matches!(e.2, PacketFate::Lost(_))).count();
+        assert_eq!(did.packets + lost as u64, 3_000, "{attached}");
+        assert!(did.batches >= 3_000 / 128 && did.late > 0, "{attached}: {did:?}");
+        // What packets were charged for is what the GPU has counted, but for those that the function rejects.
+        let counted = [did.fill, did.queue, did.copy, did.kernel];
+        for (charged, counted) in ends.gpu.into_iter().zip(counted) {
+            assert!(charged <= counted && charged.0 * 10 >= counted.0 * 9, "{attached}: {:?} {counted:?}", ends.gpu);
+        }
+        let copies = attached == "discrete";
+        assert_eq!(did.copy > Ps::ZERO, copies);
+        assert_eq!(did.llc.lookups() > 0, !copies);
+        assert!(did.instructions > 0 && did.memory.sectors > 0);
+        // Each warp instruction has a lane at least, and 32 at most.
+        assert!(did.lanes >= did.instructions && did.lanes <= did.instructions * 32);
+    }
+}
+
+#[test]
+fn an_integrated_gpu_finds_packets_where_ddio_has_put_them() {
+    let (server, _) = run(&read(&["machine.gpu.attached=integrated"]).unwrap(), 3_000);
+    let with = server.gpu().unwrap().llc;
+    let (server, _) = run(&read(&["machine.gpu.attached=integrated", "machine.llc.io_ways=0"]).unwrap(), 3_000);
+    let without = server.gpu().unwrap().llc;
+    assert!(with.hits > with.misses, "{with:?}");
+    assert!(without.misses > with.misses * 2, "{without:?} {with:?}");
+}
+
+#[test]
+fn a_gpu_that_falls_behind_loses_packets_and_no_mbuf() {
+    for attached in ["discrete", "integrated"] {
+        let slow = ["machine.gpu.shaders.frequency=\"20 MHz\"", "traffic.load=0.9"];
+        let attached = format!("machine.gpu.attached={attached}");
+        let (server, ends) = run(&read(&[slow[0], slow[1], &attached]).unwrap(), 20_000);
+        let full = ends.all.iter().filter(|e| e.2 == PacketFate::Lost(Loss::QueueFull)).count();
+        assert!(full > 500, "{attached}: {full} of 20000");
+        assert!(server.gpu().unwrap().late <= 1);
+    }
+}
+
+#[test]
+fn a_share_of_flows_goes_to_the_gpu() {
+    for share in [0.1, 0.5, 0.9] {
+        let (server, _) = run(&read(&[&format!("machine.gpu.share={share}")]).unwrap(), 5_000);
+        let found = server.gpu().unwrap().packets as f64 / 5_000.0;
+        assert!((found - share).abs() < 0.2, "{found} of {share}");
+    }
+}
+
+#[test]
+fn a_gpu_has_the_end_of_a_chain_and_cores_what_comes_before() {
+    let chain = ["function.kind=chain", "function.chain=[\"check\", \"lookup\", \"ttl\"]"];
+    let of = |more: &[&str]| run(&read(&[&chain[..], more].concat()).unwrap(), 2_000);
+    let fates = |ends: &Ends| {
+        let mut all: Vec<_> = ends.all.iter().map(|e| (e.0, e.2)).collect();
+        all.sort_unstable_by_key(|e| e.0);
+        all
+    };
+    let (all, of_all) = of(&[]);
+    let (end, of_end) = of(&["machine.gpu.functions=[\"ttl\"]"]);
+    assert_eq!(fates(&of_all), fates(&of_end));
+    let lanes = |server: &Server| server.gpu().unwrap().lanes;
+    assert!(lanes(&end) * 4 < lanes(&all), "{} {}", lanes(&end), lanes(&all));
+    let instructions = |server: &Server| server.cores().iter().map(|core| core.instructions).sum::<u64>();
+    assert!(instructions(&end) > instructions(&all));
+}
+
+#[test]
+fn bursts_go_to_the_gpu_when_many_packets_wait_and_what_is_done_before_waits_in_order() {
+    let of = |load: f64, above: u32| {
+        let (load, above) = (format!("traffic.load={load}"), format!("machine.gpu.above={above}"));
+        run(&read(&[&load, &above, "machine.cores=1"]).unwrap(), 6_000)
+    };
+    let (idle, _) = of(0.02, 30);
+    let (busy, ends) = of(0.9, 30);
+    assert!(idle.gpu().unwrap().packets < 600, "{:?}", idle.gpu());
+    assert!(busy.gpu().unwrap().packets > 600, "{:?}", busy.gpu());
+    assert!(ends.committed > Ps::ZERO);
+}
+
+#[test]
+fn a_gpu_that_cannot_be_is_refused_with_both_numbers() {
+    for (set, expected) in [
+        (&["machine.gpu.share=1.5"][..], "machine.gpu.share: 1.5: allowed is a share of flows, above 0 up to 1"),
+        (&["machine.gpu.share=0"], "machine.gpu.share: 0: allowed is a share of flows"),
+        (&["machine.gpu.batch=0"], "machine.gpu.batch: 0: allowed are 1 to 65536 packets"),
+        (&["machine.gpu.preset=h1000"], "machine.gpu.preset = \"h1000\": no such preset"),
+        (&["machine.gpu.shaders.mcw=65"], "machine.gpu.shaders.mcw"),
+        (&["machine.gpu.kernel={registers=20000, shared=0}"], "machine.gpu.kernel"),
+        (
+            &["machine.gpu.functions=[\"ttl\"]"],
+            "machine.gpu.functions: ttl: allowed are the last functions of the scenario's, in their order: forward",
+        ),
+        (&["function.kind=nat"], "function.kind: nat has no form for a warp"),
+        (&["function.kind=chain", "function.chain=[\"check\", \"firewall\"]"], "firewall has no form for a warp"),
+        (&["machine.dram.controller={}", "machine.dram.standard=ddr4-2400u"], "machine.gpu: with machine.dram.controller"),
+        (
+            &["machine.iommu={ mode = \"strict\", iotlb_entries = 32 }", "mempool.element=\"4096 B\""],
+            "machine.iommu.mode: a core unmaps a packet",
+        ),
+        (
+            &["machine.gpu.attached=integrated", "machine.cores=64"],
+            "machine.cores: 64 cores with an integrated GPU, which counts as one more: allowed are 63",
+        ),
+    ] {
+        let error = read(set).map(|_| ()).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
+    // Tables need room in its memory.
+    let scenario = read(&["machine.gpu.memory=\"1 MiB\""]).unwrap();
+    let loaded = loaded(&scenario);
+    let source = loaded.blueprint.source(1, &scenario.traffic.offered(scenario.nic.rate)).unwrap();
+    let error = Server::new(&scenario, loaded.function.clone(), source, 10, Seed(1)).err().unwrap().to_string();
+    assert!(error.contains("machine.gpu.memory: 1 MiB: allowed are "), "{error}");
+    assert!(error.contains("for tables of "), "{error}");
+}
+
+/// Features of a machine that a GPU may be beside.
+const BESIDE: &[&[&str]] = &[
+    &[],
+    &["pipeline.rx_cores=1", "machine.cores=3"],
+    &["machine.sockets={ count = 2, hop = \"50 ns\", rate = \"100 Gbps\" }"],
+    &["machine.iommu={ iotlb_entries = 16, walks = 1 }"],
+    &["buffer.size=\"4 MiB\"", "buffer.allocation=piecewise"],
+    &["nic.output_block=4", "nic.cache_cells=8"],
+    &["machine.llc.coherence=snoop"],
+    &["machine.llc.inclusion=inclusive"],
+    &["machine.copy_table={}"],
+    &["machine.copy_engine={ by = \"dma\" }"],
+    &["machine.stacked.memory.channels=8"],
+    &["machine.applications.tables.bypass=true"],
+    &["neighbours=[{ working_set = \"4 MiB\", every = \"20 ns\" }]"],
+    &["neighbours=[{ kind = \"control\", statistics_interval = \"2 us\", routes = 2e6 }]"],
+    &["nic.queues_per_core=2", "mempool.kind=lifo"],
+    &["machine.llc.io_ways=0", "nic.pcie.credits=\"8 KiB\""],
+    &["machine.clos.0={ways=2}"],
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_packet_ends_once_in_order_of_its_flow_whatever_is_beside_the_gpu(
+        (one, other) in (0..BESIDE.len(), 0..BESIDE.len()),
+        (integrated, share, batch) in (any::<bool>(), prop_oneof![Just(1.0), 0.1f64..1.0], 1u32..200),
+        (timeout, overlap, results) in (
+            1u32..60,
+            prop::sample::select(vec!["serial", "three_streams"]),
+            prop::sample::select(vec!["frames", "verdicts"]),
+        ),
+        (chain, load, cores, above) in (any::<bool>(), 0.05f64..0.9, 1u32..=3, prop::option::of(1u32..100)),
+    ) {
+        let attached = if integrated { "integrated" } else { "discrete" };
+        let mut set = vec![
+            format!("machine.cores={cores}"),
+            format!("traffic.load={load}"),
+            format!("machine.gpu.attached={attached}"),
+            format!("machine.gpu.share={share}"),
+            format!("machine.gpu.batch={batch}"),
+            format!("machine.gpu.timeout=\"{timeout} us\""),
+            format!("machine.gpu.overlap={overlap}"),
+            format!("machine.gpu.results={results}"),
+        ];
+        if chain {
+            set.extend(["function.kind=chain", "function.chain=[\"check\", \"lookup\", \"ttl\"]"].map(String::from));
+        }
+        if chain && share > 0.5 {
+            set.push("machine.gpu.functions=[\"lookup\", \"ttl\"]".into());
+        }
+        set.extend(above.map(|above| format!("machine.gpu.above={above}")));
+        set.extend(BESIDE[one].iter().chain(BESIDE[other]).map(|s| s.to_string()));
+        let set: Vec<&str> = set.iter().map(String::as_str).collect();
+        // Some of them exclude each other.
+        if let Ok(scenario) = read(&set) {
+            run(&scenario, 1_500);
+        }
+    }
+}
