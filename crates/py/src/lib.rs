@@ -105,8 +105,17 @@ fn pool_of(
     queue: u32,
 ) -> PyResult<u64> {
     let offloaded = 0;
-    let holders =
-        sim::scenario::Holders { cores, receiving, ports, rx_descriptors, tx_descriptors, burst, cache, queue, offloaded };
+    let holders = sim::scenario::Holders {
+        cores,
+        receiving,
+        ports,
+        rx_descriptors,
+        tx_descriptors,
+        burst,
+        cache,
+        queue,
+        offloaded,
+    };
     let too_many =
         || InputError::new_err("mempool.size: more mbufs than there are numbers (have fewer or shorter rings)");
     holders.pool().ok_or_else(too_many)

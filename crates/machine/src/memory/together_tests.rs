@@ -77,21 +77,23 @@ pub(super) fn features() -> impl Strategy<Value = Features> {
         any::<bool>(),
         any::<bool>(),
     )
-        .prop_map(|(inclusion, copies, controllers, sockets, applications, stacked, tails, iommu, agent)| Features {
-            // Nobody leaves lines out of an LLC whose directory they are.
-            inclusion: if applications.is_some() && inclusion == Inclusion::Inclusive {
-                Inclusion::NonInclusive
-            } else {
-                inclusion
-            },
-            copies,
-            controllers,
-            sockets,
-            applications,
-            stacked,
-            tails,
-            iommu,
-            agent,
+        .prop_map(|(inclusion, copies, controllers, sockets, applications, stacked, tails, iommu, agent)| {
+            Features {
+                // Nobody leaves lines out of an LLC whose directory they are.
+                inclusion: if applications.is_some() && inclusion == Inclusion::Inclusive {
+                    Inclusion::NonInclusive
+                } else {
+                    inclusion
+                },
+                copies,
+                controllers,
+                sockets,
+                applications,
+                stacked,
+                tails,
+                iommu,
+                agent,
+            }
         })
 }
 

@@ -108,10 +108,10 @@ impl Kernel {
 
 #[cfg(test)]
 mod tests {
-    use super::super::merge::{Merger, WARP};
-    use super::super::memory::OwnMemory;
-    use super::super::spec::paper;
     use super::super::LaneRecorder;
+    use super::super::memory::OwnMemory;
+    use super::super::merge::{Merger, WARP};
+    use super::super::spec::paper;
     use super::*;
     use probe::{Probe, Ref, RegionId};
 

@@ -116,7 +116,8 @@ impl RateUse {
             burst: (busiest.map_or(0.0, |core| core.packets as f64 / core.bursts.max(1) as f64), nic.burst),
             nic: of_nic.max(queue),
             iommu: walkers.map_or(0.0, |(spec, did)| share(did.walked.as_secs()) / f64::from(spec.walks.max(1))),
-            gpu: gpu_use(&result.measured, result.scenario.machine.gpu.as_ref()).map_or(0.0, |stages| stages.iter().fold(0.0, |most, stage| most.max(stage.1))),
+            gpu: gpu_use(&result.measured, result.scenario.machine.gpu.as_ref())
+                .map_or(0.0, |stages| stages.iter().fold(0.0, |most, stage| most.max(stage.1))),
             pcie: share(up.max(down) as f64 * 8.0) / (nic.pcie.rate.gbps() * 1e9),
             dram: if full.is_finite() { full } else { 0.0 },
         }

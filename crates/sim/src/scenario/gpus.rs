@@ -134,8 +134,7 @@ impl ServerGpuSpec {
     pub(crate) fn kernel_of(&self, scenario: &Scenario) -> KernelSpec {
         let heavy = |kind: &FunctionKind| matches!(kind, FunctionKind::Inspect | FunctionKind::Fragment);
         let members = self.functions_of(scenario);
-        let registers =
-            if members.len() > 1 || members.iter().any(heavy) { OTHER_REGISTERS } else { HEADER_REGISTERS };
+        let registers = if members.len() > 1 || members.iter().any(heavy) { OTHER_REGISTERS } else { HEADER_REGISTERS };
         self.kernel.unwrap_or(KernelSpec { registers, shared: 0 })
     }
 
@@ -200,8 +199,7 @@ impl Scenario {
         if !(1..=64).contains(&gpu.block) {
             found.add(path("block"), format!("{}: allowed are 1 to 64 warps", gpu.block));
         }
-        for (field, span) in
-            [("timeout", gpu.timeout), ("call", gpu.call), ("launch", gpu.launch), ("copy", gpu.copy)]
+        for (field, span) in [("timeout", gpu.timeout), ("call", gpu.call), ("launch", gpu.launch), ("copy", gpu.copy)]
         {
             if !(0.0..=1e9).contains(&span.ps().as_ns()) {
                 found.add(path(field), format!("{span}: allowed are 0 to 1 s"));

@@ -21,7 +21,8 @@ use machine::memory::{AgentMemory, Hierarchy, LevelCounters};
 use machine::nic::{RSS_KEY, Received, ServerLayout, Toeplitz};
 use machine::simt::batch::Results;
 use machine::simt::{
-    Code, Kernel, KernelStep, LaneOp, LaneRecorder, Lanes, Merger, OpKind, OwnMemory, Shaders, SimtMemoryCounters, WarpPlacement,
+    Code, Kernel, KernelStep, LaneOp, LaneRecorder, Lanes, Merger, OpKind, OwnMemory, Shaders, SimtMemoryCounters,
+    WarpPlacement,
 };
 use packet::{Packet, layers};
 use probe::{Probe, Record, Ref, RegionId, RegionSpec, Sharing};
@@ -45,17 +46,7 @@ const SITE_TAKE_BACK: u16 = 50_070;
 const SITE_LAST: u16 = u16::MAX;
 
 /// What a GPU has done.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    derive_more::Sub,
-    serde::Serialize,
-    serde::Deserialize,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, serde::Serialize, serde::Deserialize)]
 pub struct GpuCounters {
     /// Packets that came back.
     pub packets: u64,
@@ -219,14 +210,12 @@ pub(super) struct ServerGpu {
 
 state::state!(ServerGpu {
     values: [
-        filling, waiting, ready, copying, copied, running, executed, returning, returned, handed, held, next_slot, lanes,
-        code, kernel, shaders, places, counters
+        filling, waiting, ready, copying, copied, running, executed, returning, returned, handed, held, next_slot,
+        lanes, code, kernel, shaders, places, counters
     ],
     arrays: [],
     parts: [],
-    built: [
-        spec, results, first, routes, below, flows, period, ring, agent, record, recorder, merger, tables, block
-    ],
+    built: [spec, results, first, routes, below, flows, period, ring, agent, record, recorder, merger, tables, block],
 });
 
 /// The ring of tasks and verdicts, behind the function's `regions`.
@@ -343,7 +332,13 @@ impl ServerGpu {
     /// Who works on the burst of a core for which `waiting` packets wait, while some of its earlier ones are `away` or not.
     pub(super) fn way(&self, waiting: usize, away: bool) -> WayOfBurst {
         match self.spec.above {
-            Some(above) if waiting < above as usize => if away { WayOfBurst::Held } else { WayOfBurst::Core },
+            Some(above) if waiting < above as usize => {
+                if away {
+                    WayOfBurst::Held
+                } else {
+                    WayOfBurst::Core
+                }
+            }
             _ => WayOfBurst::Gpu,
         }
     }
@@ -412,7 +407,6 @@ impl ServerGpu {
         Ps(clock.saturating_mul(self.period.0))
     }
 
-
     /// Batches that have left the queue and not come back.
     fn under_way(&self) -> usize {
         let one = |batch: &Option<GpuBatch>| usize::from(batch.is_some());
@@ -467,12 +461,8 @@ impl ServerGpu {
             let of = self.code.program(program);
             self.counters.instructions += of.issued;
             self.counters.lanes += of.lanes;
-            let at = WarpPlacement {
-                base,
-                stride: SLOT_LINES,
-                slots: self.spec.most_packets(),
-                first: packets[0].slot,
-            };
+            let at =
+                WarpPlacement { base, stride: SLOT_LINES, slots: self.spec.most_packets(), first: packets[0].slot };
             warps.push((program, at));
         }
         self.kernel.begin(warps.into_iter(), self.block, now.0.div_ceil(self.period.0));
@@ -786,12 +776,7 @@ impl ServerGpu {
 
 impl GpuPacket {
     /// A packet that a core hands over with `task`, at the end of its burst.
-    pub(super) fn new(
-        received: Received,
-        frame_bytes: u32,
-        before: Box<Attribution>,
-        task: Box<GpuTask>,
-    ) -> GpuPacket {
+    pub(super) fn new(received: Received, frame_bytes: u32, before: Box<Attribution>, task: Box<GpuTask>) -> GpuPacket {
         GpuPacket { received, frame_bytes, core: 0, handed: Ps::ZERO, before, task, slot: 0 }
     }
 }

@@ -1377,7 +1377,8 @@ impl Server {
             return (usize::MAX, false);
         }
         let (packets, entries) = (std::mem::take(&mut worker.packets), std::mem::take(&mut worker.in_burst));
-        let (theirs, own): (Vec<_>, Vec<_>) = packets.into_iter().zip(entries).partition(|(packet, _)| gpu.wants(packet));
+        let (theirs, own): (Vec<_>, Vec<_>) =
+            packets.into_iter().zip(entries).partition(|(packet, _)| gpu.wants(packet));
         let count = own.len();
         (worker.packets, worker.in_burst) = own.into_iter().chain(theirs).unzip();
         if way == WayOfBurst::Held {

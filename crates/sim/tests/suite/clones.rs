@@ -105,7 +105,12 @@ const CASES: &[(&str, &[&str])] = &[
     ),
     (
         "forwarding",
-        &["machine.gpu=jetson-orin", "machine.gpu.shaders.cores=8", "machine.gpu.batch=200", "machine.gpu.launch=\"2 us\""],
+        &[
+            "machine.gpu=jetson-orin",
+            "machine.gpu.shaders.cores=8",
+            "machine.gpu.batch=200",
+            "machine.gpu.launch=\"2 us\"",
+        ],
     ),
     (
         "forwarding",

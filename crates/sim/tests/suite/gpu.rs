@@ -66,8 +66,7 @@ fn run(scenario: &Scenario, offer: u64) -> (Server, Ends) {
         let load = scenario.traffic.offered(scenario.nic.rate);
         loaded.blueprint.source(scenario.run.seed, &load).unwrap()
     };
-    let mut server =
-        Server::new(scenario, loaded.function.clone(), source(), offer, Seed(scenario.run.seed)).unwrap();
+    let mut server = Server::new(scenario, loaded.function.clone(), source(), offer, Seed(scenario.run.seed)).unwrap();
     let (mut ends, pause) = (Ends::default(), Pause { offered: u64::MAX, at: Ps::MAX });
     while server.advance(1_000, pause, &mut ends) {}
     assert_eq!(server.offered(), offer);
@@ -199,7 +198,10 @@ fn a_gpu_that_cannot_be_is_refused_with_both_numbers() {
         ),
         (&["function.kind=nat"], "function.kind: nat has no form for a warp"),
         (&["function.kind=chain", "function.chain=[\"check\", \"firewall\"]"], "firewall has no form for a warp"),
-        (&["machine.dram.controller={}", "machine.dram.standard=ddr4-2400u"], "machine.gpu: with machine.dram.controller"),
+        (
+            &["machine.dram.controller={}", "machine.dram.standard=ddr4-2400u"],
+            "machine.gpu: with machine.dram.controller",
+        ),
         (
             &["machine.iommu={ mode = \"strict\", iotlb_entries = 32 }", "mempool.element=\"4096 B\""],
             "machine.iommu.mode: a core unmaps a packet",
@@ -219,6 +221,34 @@ fn a_gpu_that_cannot_be_is_refused_with_both_numbers() {
     let error = Server::new(&scenario, loaded.function.clone(), source, 10, Seed(1)).err().unwrap().to_string();
     assert!(error.contains("machine.gpu.memory: 1 MiB: allowed are "), "{error}");
     assert!(error.contains("for tables of "), "{error}");
+}
+
+/// A change of these numbers is one of the model, and says why.
+#[test]
+fn what_small_runs_come_to() {
+    let mut table = String::from(
+        "attached    packets batches late  fill ns queue ns  copy ns  kernel ns  lanes  sectors  LLC hits  misses\n",
+    );
+    for attached in ["discrete", "integrated"] {
+        let (server, _) = run(&read(&[&format!("machine.gpu.attached={attached}")]).unwrap(), 3_000);
+        let did = server.gpu().unwrap();
+        let each = |time: Ps| time.as_ns() / did.packets as f64;
+        table += &format!(
+            "{attached:<11} {:7} {:7} {:4} {:8.1} {:8.1} {:8.1} {:10.1} {:6.1} {:8.1} {:9} {:7}\n",
+            did.packets,
+            did.batches,
+            did.late,
+            each(did.fill),
+            each(did.queue),
+            each(did.copy),
+            each(did.kernel),
+            did.lanes as f64 / did.packets as f64,
+            did.memory.sectors as f64 / did.packets as f64,
+            did.llc.hits,
+            did.llc.misses,
+        );
+    }
+    insta::assert_snapshot!(table);
 }
 
 /// Features of a machine that a GPU may be beside.
