@@ -23,7 +23,7 @@ from wirespeed.sweep.until import interval
 
 HERE: Final = Path(__file__).parent
 REPLICATIONS: Final = 3
-PACKETS: Final = {"run.packets": 20_000, "run.warmup": 20_000, "run.curve": []}
+PACKETS: Final = {"run.packets": 6_000, "run.warmup": 6_000, "run.curve": []}
 # PCIe 2.0 as PacketShader measured it (5.6 GB/s), and a kernel's start there.
 # A copy's call takes 6 to 7 us (NVIDIA/gdrcopy).
 OF_2011: Final = {

@@ -1,5 +1,6 @@
 //! A GPU in the machine, as a scenario names it: what it is made of, where its memory is, which packets go to it.
 
+use machine::MachineError;
 use machine::simt::batch::{Overlap, Results};
 use machine::simt::{KernelSpec, SimtSpec};
 use schemars::JsonSchema;
@@ -33,6 +34,9 @@ pub struct ServerGpuSpec {
     /// Where packets and tables are for it.
     #[serde(default)]
     pub attached: GpuMemory,
+    /// Whether an integrated one sees what caches have, and they what it writes. Only that is modelled.
+    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    pub coherent: bool,
     /// The share of flows whose packets go to it, above 0 up to 1; cores work on the others. Packets of a flow stay in order.
     #[serde(default = "all")]
     pub share: f64,
@@ -72,6 +76,14 @@ pub struct ServerGpuSpec {
     pub kernel: Option<KernelSpec>,
     /// Shader cores, caches, and the DRAM of a discrete GPU.
     pub shaders: SimtSpec,
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn is_yes(coherent: &bool) -> bool {
+    *coherent
 }
 
 fn all() -> f64 {
@@ -193,6 +205,10 @@ impl Scenario {
             let message = format!("{}: allowed is a share of flows, above 0 up to 1 (cores have the rest)", gpu.share);
             found.add(path("share"), message);
         }
+        if !gpu.coherent {
+            let message = "false: a GPU past the caches, for which software flushes them, is not modelled: allowed is true";
+            found.add(path("coherent"), message.into());
+        }
         if !(1..=MOST_BATCH).contains(&gpu.batch) {
             found.add(path("batch"), format!("{}: allowed are 1 to {MOST_BATCH} packets", gpu.batch));
         }
@@ -208,14 +224,8 @@ impl Scenario {
         if gpu.link.gbps() <= 0.0 {
             found.add(path("link"), format!("{}: allowed is a rate above 0", gpu.link));
         }
-        let under = |e: machine::MachineError| {
-            let path = match e.path.strip_prefix("gpu") {
-                Some(rest) => format!("machine.gpu.shaders{rest}"),
-                None => format!("machine.gpu.{}", e.path),
-            };
-            machine::MachineError { path, ..e }
-        };
         found.take(gpu.shaders.check().map_err(under));
+        found.take(gpu.shaders.memory.dram().map_err(under));
         found.take(gpu.shaders.resident(&gpu.kernel_of(self)).map_err(under));
         self.check_gpu_functions(gpu, found);
         self.check_gpu_cores(gpu, found);
@@ -269,6 +279,15 @@ impl Scenario {
         let integrated = |gpu: &ServerGpuSpec| gpu.attached == GpuMemory::Integrated;
         u32::from(self.machine.gpu.as_ref().is_some_and(integrated))
     }
+}
+
+/// A fault of the GPU's parts, by its path in a scenario.
+pub(crate) fn under(error: MachineError) -> MachineError {
+    let path = match error.path.strip_prefix("gpu") {
+        Some(rest) => format!("machine.gpu.shaders{rest}"),
+        None => format!("machine.gpu.{}", error.path),
+    };
+    MachineError { path, ..error }
 }
 
 /// Puts beneath `machine.gpu` of `settings` what the GPU says that it names.

@@ -30,7 +30,7 @@ use stats::{Attribution, Reason};
 use units::{Clos, CoreId, LINE_BYTES, Line, PacketId, Ps};
 
 use super::{DepartureObserver, PRIORITY_NIC, Server, ServerEvent, lines};
-use crate::scenario::gpus::{GpuMemory, SLOT, ServerGpuSpec, TASK_BYTES, VERDICT_BYTES, l2_of};
+use crate::scenario::gpus::{GpuMemory, SLOT, ServerGpuSpec, TASK_BYTES, VERDICT_BYTES, l2_of, under};
 use crate::scenario::{Scenario, ScenarioError};
 
 /// Lanes of a warp.
@@ -268,7 +268,7 @@ impl ServerGpu {
             .map(|region| (recorder.sector(region.id, 0) / 2, layout.address(region.id, 0, 0).0 / LINE_BYTES))
             .collect();
         tables.sort_unstable();
-        let resident = spec.shaders.resident(&spec.kernel_of(scenario))?;
+        let resident = spec.shaders.resident(&spec.kernel_of(scenario)).map_err(under)?;
         let slots = spec.most_packets();
         let integrated = spec.attached == GpuMemory::Integrated;
         Ok(Some(ServerGpu {
@@ -300,7 +300,7 @@ impl ServerGpu {
             lanes: Lanes::default(),
             code: Code::new(),
             kernel: Kernel::default(),
-            shaders: Shaders::new(&spec.shaders, resident)?,
+            shaders: Shaders::new(&spec.shaders, resident).map_err(under)?,
             places: if integrated { vec![0; slots as usize * SLOT_LINES as usize] } else { Vec::new() },
             counters: GpuCounters::default(),
             spec: spec.clone(),

@@ -188,6 +188,7 @@ fn a_gpu_that_cannot_be_is_refused_with_both_numbers() {
     for (set, expected) in [
         (&["machine.gpu.share=1.5"][..], "machine.gpu.share: 1.5: allowed is a share of flows, above 0 up to 1"),
         (&["machine.gpu.share=0"], "machine.gpu.share: 0: allowed is a share of flows"),
+        (&["machine.gpu.coherent=false"], "machine.gpu.coherent: false: a GPU past the caches"),
         (&["machine.gpu.batch=0"], "machine.gpu.batch: 0: allowed are 1 to 65536 packets"),
         (&["machine.gpu.preset=h1000"], "machine.gpu.preset = \"h1000\": no such preset"),
         (&["machine.gpu.shaders.mcw=65"], "machine.gpu.shaders.mcw"),
