@@ -39,6 +39,8 @@ RateLimit = Literal[
     "dram",
     # Walks of the IOMMU.
     "iommu",
+    # The GPU: its kernels, or copies to it and back.
+    "gpu",
     # Something else: a ring, a pool, a queue, the packet buffer.
     "other",
 ]
@@ -1050,6 +1052,62 @@ class NeighbourSummary(TypedDict, total=False):
     """What it did as a control plane; null of other programs."""
 
 
+# Where a GPU finds packets and tables.
+GpuMemory = Literal[
+    # In memory of its own: packets are copied there and back over PCIe.
+    "discrete",
+    # In the server's: its L2 asks the LLC, as cores' do, and sees what they have written.
+    "integrated",
+]
+
+
+class GpuSummary(TypedDict, total=False):
+    """The GPU, its batches, and what packets spent there."""
+
+    attached: GpuMemory
+    """Where packets and tables are for it."""
+    share: float
+    """The share of flows that go to it."""
+    packets: int
+    """Packets that came back."""
+    batches: int
+    """Batches that were launched."""
+    late_batches: int
+    """Of them, those whose time was up before they were full."""
+    fill: float | None
+    """Packets of a batch, over those of a full one."""
+    fill_ns: float | None
+    """Until its batch was full, mean nanoseconds a packet."""
+    queue_ns: float | None
+    """Until the GPU had room, the same."""
+    copy_ns: float | None
+    """In copies to it and back, the same."""
+    kernel_ns: float | None
+    """In its kernel, the launch counted, the same."""
+    simd_efficiency: float | None
+    """Lanes that take part in an instruction, of those a warp has."""
+    instructions_per_packet: float | None
+    """Instructions of its lane a packet."""
+    sectors_per_packet: float | None
+    """Sectors of 32 B a packet that its shader cores asked for."""
+    l2_hit_rate: float | None
+    """Hits in its L2, of the loads that reach it."""
+    llc_lookups: int | None
+    """Lookups of the server's LLC; null of a discrete one."""
+    llc_miss_rate: float | None
+    """Misses over them."""
+    memory_gb_per_s: float | None
+    """What its own memory carried; null of an integrated one."""
+    kernel_busy: float
+    """Share of time in which a kernel ran, or was launched."""
+    copy_in_busy: float
+    """Share of time in which a batch was copied to it."""
+    copy_back_busy: float
+    """Share of time in which a batch was copied back."""
+    limited_by: str
+    """What has no room for more: `kernel`, `copy_in`, `copy_back`, or `one_batch_at_a_time`; else `arrivals`."""
+
+
 class LlcBytes(TypedDict, total=False):
     """Bytes of the LLC at the end, by who has brought them in."""
 
@@ -1235,6 +1293,8 @@ class Summary(TypedDict, total=False):
     """What the user plane's flow tables did; null without `function.upf.processing.flow_table`."""
     neighbours: list[NeighbourSummary]
     """What each other program on the machine did."""
+    gpu: GpuSummary | None
+    """What the GPU did that packets went over; null without `machine.gpu`."""
     llc_bytes: LlcBytes
     """Bytes of the LLC at the end, by who has brought them in."""
     routes: Routes
