@@ -1,8 +1,9 @@
 """How long the page of `wirespeed explore` takes to answer: closed forms at once, and a run of 20,000 packets behind.
 
 Moves are made one after the other, as by a hand that rests after each: times are from the question to the answer's last
-byte, without a browser. CPU is that of this process, all threads together: on a machine that others use it tells more
-than the clock. Beside each first answer of machines that were not profiled stands how far it was off.
+byte, without a browser. The page profiles a machine and runs it at the same time, on a thread each; here one comes after
+the other, so that each has its CPU time, which on a machine that others use tells more than the clock. Beside each first
+answer of machines that were not profiled stands how far it was off.
 """
 
 from __future__ import annotations
@@ -75,24 +76,27 @@ def main() -> int:
     _, ms, cpu = timed(lambda: refined(about, Asked(given.scenario, "bench", 0, {})))
     print(f"{given.scenario}: first run after {ms:,.0f} ms, {cpu:,.0f} ms of CPU; load {os.getloadavg()[0]:.1f}")
     time.sleep(given.ahead)
-    print("move; first answer ms (CPU); refined ms (CPU); first answer off in capacity / sojourn, %; sojourn, ± ns")
-    firsts, runs = [], []
+    about._profile_near = lambda *_: None  # type: ignore[method-assign] # what is looked ahead is no part of a move
+    print("move; first answer, profile, run, ms (CPU); first answer off in capacity / sojourn, %; sojourn, ± ns")
+    firsts, profiles, runs = [], [], []
     for turn, chosen in enumerate(MOVES, 1):
         asked = Asked(given.scenario, "bench", turn, chosen)
         forms = about._scene(given.scenario).forms
         known = forms.answer(chosen)
         _, first, first_cpu = timed(lambda asked=asked: answers.line(answers.first(about, asked)))
+        _, profile, profile_cpu = timed(lambda chosen=chosen: forms.measure(chosen))
         summary, run, run_cpu = timed(lambda asked=asked: refined(about, asked))
-        forms.measure(chosen)
         firsts.append((first, first_cpu))
+        profiles.append((profile, profile_cpu))
         runs.append((run, run_cpu))
         sojourn = summary["sojourn_ns"]
         print(
-            f"{chosen}; {first:.0f} ({first_cpu:.0f}); {run:.0f} ({run_cpu:.0f}); {off(known, forms.answer(chosen))}; "
+            f"{chosen}; {first:.0f} ({first_cpu:.0f}), {profile:.0f} ({profile_cpu:.0f}), "
+            f"{run:.0f} ({run_cpu:.0f}); {off(known, forms.answer(chosen))}; "
             f"{sojourn['mean']:.0f} ± {sojourn['half_width']:.1f}"
         )
     about.close()
-    for name, found in (("first", firsts), ("refined", runs)):
+    for name, found in (("first", firsts), ("profile", profiles), ("run", runs)):
         clock, cpu_ms = zip(*found, strict=True)
         print(
             f"{name}: median {statistics.median(clock):.0f} ms, most {max(clock):.0f} ms; "

@@ -156,11 +156,16 @@ def _techniques(of: Mapping[str, Any], taken: set[str]) -> list[Control]:
             kind="switch",
             positions=(Position("", "off"), Position(ON, "on")),
             own=0,
-            detail=f"{techniques.WHO[each.kind]}; costs {each.cost.words}",
+            detail=f"{techniques.WHO[each.kind]}{_cost(each)}",
         )
         for each in fit
         if not all(override.partition("=")[0] in taken for override in each.overrides)
     ]
+
+
+def _cost(found: techniques.Technique) -> str:
+    """What it takes, where it takes something that is counted."""
+    return "" if found.cost == techniques.Cost() else f"; costs {found.cost.words}"
 
 
 def _numbers(

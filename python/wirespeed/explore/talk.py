@@ -7,7 +7,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Final
 
@@ -87,7 +87,6 @@ class _Scene:
     place: Place
     forms: Forms
     runs: Runs
-    ahead: threading.Event = field(default_factory=threading.Event)
 
 
 class Talk:
@@ -190,12 +189,8 @@ class Talk:
         left = threading.Event()
 
         def go(phase: str, done: int, total: int) -> bool:
-            told.put(
-                (
-                    "progress",
-                    {"words": f"{_PHASES.get(phase, phase.capitalize())}: {words}", "done": done, "total": total},
-                )
-            )
+            said = f"{_PHASES.get(phase, phase.capitalize())}: {words}"
+            told.put(("progress", {"words": said, "done": done, "total": total}))
             return self._is_current(about) and not left.is_set()
 
         def whole(name: str, work: Callable[[Go], Any]) -> None:
@@ -204,8 +199,8 @@ class Talk:
             except BaseException as e:
                 told.put(("raised", e))
 
-        threads = [threading.Thread(target=whole, args=each, daemon=True) for each in works.items()]
-        for thread in threads:
+        threads = {name: threading.Thread(target=whole, args=(name, work), daemon=True) for name, work in works.items()}
+        for thread in threads.values():
             thread.start()
         waiting = set(works)
         try:
@@ -219,8 +214,9 @@ class Talk:
                     yield kind, found
         finally:
             left.set()  # who asked may be gone: a generator that is closed ends its runs
-            for thread in threads:
-                thread.join()
+            for name, thread in threads.items():
+                if name != "form":  # a profile goes on: it is kept, and nobody has to wait for it
+                    thread.join()
 
     def _judge(self, scene: _Scene, about: Asked) -> None:
         faults = {}
