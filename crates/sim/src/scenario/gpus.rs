@@ -206,7 +206,8 @@ impl Scenario {
             found.add(path("share"), message);
         }
         if !gpu.coherent {
-            let message = "false: a GPU past the caches, for which software flushes them, is not modelled: allowed is true";
+            let message =
+                "false: a GPU past the caches, for which software flushes them, is not modelled: allowed is true";
             found.add(path("coherent"), message.into());
         }
         if !(1..=MOST_BATCH).contains(&gpu.batch) {

@@ -462,6 +462,8 @@ struct ServerCore {
     commit: CommitOrder,
     /// Until when it launches a batch.
     busy_until: Ps,
+    /// When the NIC began to read the packets of its latest batch, beside a GPU.
+    read_from: Ps,
     /// Its doorbells, and those of its burst: see [`ServerCore::doorbells`].
     bells: Doorbells,
     to_ring: (bool, u32),
@@ -529,6 +531,7 @@ state::state!(ServerCore {
         returned,
         commit,
         busy_until,
+        read_from,
         bells,
         to_ring,
         ringing,
@@ -725,6 +728,7 @@ impl ServerCore {
                 returned: VecDeque::new(),
                 commit: VecDeque::new(),
                 busy_until: Ps::ZERO,
+                read_from: Ps::ZERO,
                 bells: Doorbells::new(nic),
                 to_ring: (false, 0),
                 ringing: Ps::ZERO,

@@ -225,7 +225,13 @@ impl Server {
         let Some(batch) = &mut self.batches[slot] else { return };
         let waited = self.coarse.device(Device::Descriptors, at.since(since) + batch.translated);
         batch.in_memory = batch.in_memory.max(waited);
-        let there = crossed + batch.in_memory + self.down.latency();
+        let mut there = crossed + batch.in_memory + self.down.latency();
+        if self.gpu.is_some() {
+            // Bursts of packets that come back follow each other closely: a later one does not overtake whose descriptors took longer.
+            let latest = &mut self.cores[batch.core].read_from;
+            there = there.max(*latest);
+            *latest = there;
+        }
         self.engine.schedule(there.max(self.engine.now()), PRIORITY_NIC, ServerEvent::ReadPackets(slot));
     }
 

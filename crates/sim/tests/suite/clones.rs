@@ -106,7 +106,7 @@ const CASES: &[(&str, &[&str])] = &[
     (
         "forwarding",
         &[
-            "machine.gpu=jetson-orin",
+            "machine.gpu.preset=jetson-orin",
             "machine.gpu.shaders.cores=8",
             "machine.gpu.batch=200",
             "machine.gpu.launch=\"2 us\"",
@@ -115,7 +115,7 @@ const CASES: &[(&str, &[&str])] = &[
     (
         "forwarding",
         &[
-            "machine.gpu=jetson-orin",
+            "machine.gpu.preset=jetson-orin",
             "machine.gpu.attached=integrated",
             "machine.gpu.shaders.cores=8",
             "machine.gpu.above=40",
