@@ -9,7 +9,7 @@ use units::{Rate, Size, Span};
 
 use super::error::{ScenarioError, ScenarioFaults};
 use super::functions::FunctionKind;
-use super::overlay::{get_mut, merge};
+use super::overlay::{get_mut, merge, open_name};
 use super::presets::{GPUS, find, known, names};
 use super::spec::Scenario;
 
@@ -297,10 +297,7 @@ pub(crate) fn under(error: MachineError) -> MachineError {
 /// A name that nobody ships.
 pub(super) fn fill_in(settings: &mut toml::Table, origin: &str) -> Result<(), ScenarioError> {
     let Some(value) = get_mut(settings, &["machine", "gpu"]) else { return Ok(()) };
-    if let Some(name) = value.as_str() {
-        let name = name.to_string();
-        *value = toml::Table::from_iter([("preset".to_string(), name.into())]).into();
-    }
+    open_name(value);
     let Some(own) = value.as_table_mut() else { return Ok(()) };
     let path = "machine.gpu.preset";
     let name = match own.get("preset") {

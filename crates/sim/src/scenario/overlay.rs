@@ -73,10 +73,12 @@ pub fn apply(scenario: &mut toml::Table, set: &str, shipped: bool) -> Result<Vec
 pub(super) const DRIVER: &str = "nic.driver";
 /// Where a program's table stands.
 pub(super) const PROGRAM: &str = "function.program";
+/// And the GPU.
+pub(super) const GPU: &str = "machine.gpu";
 
 /// Whether a name may stand for the table at `path`.
 fn is_named(path: &str) -> bool {
-    [DRIVER, PROGRAM].contains(&path)
+    [DRIVER, PROGRAM, GPU].contains(&path)
 }
 
 /// Makes the table of the name that stands for it.

@@ -50,8 +50,10 @@ const SITE_LAST: u16 = u16::MAX;
 pub struct GpuCounters {
     /// Packets that came back.
     pub packets: u64,
-    /// Batches that were launched.
+    /// Batches that were launched, and their packets.
     pub batches: u64,
+    /// See `batches`.
+    pub launched: u64,
     /// Of them, those that went before they were full.
     pub late: u64,
     /// What their packets took in all: until the batch was full, for the GPU, in copies, in kernels.
@@ -769,6 +771,7 @@ impl ServerGpu {
         let mut batch = std::mem::replace(&mut self.filling, next);
         batch.filled = now;
         self.counters.batches += 1;
+        self.counters.launched += batch.packets.len() as u64;
         self.waiting.push_back(batch);
         self.spec.call.ps()
     }

@@ -106,7 +106,7 @@ const CASES: &[(&str, &[&str])] = &[
     (
         "forwarding",
         &[
-            "machine.gpu.preset=jetson-orin",
+            "machine.gpu=jetson-orin",
             "machine.gpu.shaders.cores=8",
             "machine.gpu.batch=200",
             "machine.gpu.launch=\"2 us\"",

@@ -82,7 +82,7 @@ impl GpuSummary {
             packets: did.packets,
             batches: did.batches,
             late_batches: did.late,
-            fill: packets / (did.batches as f64 * f64::from(spec.batch)),
+            fill: did.launched as f64 / (did.batches as f64 * f64::from(spec.batch)),
             fill_ns: a_packet(did.fill),
             queue_ns: a_packet(did.queue),
             copy_ns: a_packet(did.copy),
