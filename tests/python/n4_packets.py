@@ -181,10 +181,12 @@ def pcap(packets: list[bytes], link: int = 1, order: str = "<", nano: bool = Fal
     """A pcap file of packets a millisecond apart."""
     magic, unit = (0xA1B23C4D, 1_000_000) if nano else (0xA1B2C3D4, 1_000)
     found = struct.pack(f"{order}IHHiIII", magic, 2, 4, 0, 0, 65535, link)
+    records = [found]
     for at, packet in enumerate(packets):
         data = framed(packet, link)
-        found += struct.pack(f"{order}IIII", 1000, at * unit, len(data), len(data)) + data
-    return found
+        seconds, parts = divmod(at * unit, 1000 * unit)
+        records.append(struct.pack(f"{order}IIII", 1000 + seconds, parts, len(data), len(data)) + data)
+    return b"".join(records)
 
 
 def block(order: str, kind: int, body: bytes) -> bytes:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import os
 import random
 import re
 import shutil
 import subprocess
+import threading
+import time
 import tomllib
 import xml.etree.ElementTree as Xml
 from collections.abc import Iterator
@@ -645,6 +648,48 @@ def test_the_command_refuses_what_would_lose_a_file(tmp_path: Path, wirespeed: A
         code, _, error = wirespeed("import", *arguments)
         assert code == 2, arguments
         assert what in re.sub(r"\s+", " ", error), error
+
+
+def test_text_that_comes_by_a_pipe_is_read_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    text = "Model name:  Intel(R) Xeon(R) Gold 6140 CPU @ 2.30GHz\n"
+    writer = threading.Thread(target=pipe.write_text, args=(text,))
+    writer.start()
+    found = import_files([pipe])
+    writer.join()
+    assert tomllib.loads(found["scenario"])["machine"]["processor"] == "xeon-gold-6140"
+    with pytest.raises(InputError, match="is no regular file"):
+        import_files([pipe], "pfcp")
+
+
+def test_many_sessions_take_time_in_proportion(tmp_path: Path) -> None:
+    """Eight times the sessions take eight times as long, and 64 times where each is looked for among all."""
+
+    def seconds(count: int) -> float:
+        packets = []
+        for at in range(count):
+            seid, address = at + 1, f"10.{at >> 16 & 255}.{at >> 8 & 255}.{at & 255}"
+            ask = made.message(
+                50, 0, at, made.fseid(seid), made.pdr(1, 0, 1, made.fteid(seid), made.ue(address)), made.far(1, 2, 1)
+            )
+            older = made.message(52, seid + 0x100000, at, made.far(2, 2, kind=10))
+            packets += [
+                made.n4(ask),
+                made.n4(made.established(at, seid=seid, up=seid, teid=seid), back=True),
+                made.n4(older),
+            ]
+            packets += [made.n4(made.message(53, 1, at, made.ACCEPTED), back=True), made.uplink(seid, address)]
+        (tmp_path / "many.pcap").write_bytes(made.pcap(packets))
+        start = time.process_time()
+        found = captures.read(tmp_path / "many.pcap")
+        took = time.process_time() - start
+        assert len(found.rows.rows) == count
+        assert found.capture.matched == count
+        return took
+
+    seconds(100)
+    assert seconds(2000) < 24 * max(seconds(250), 0.01)
 
 
 def test_python_reads_a_capture_beside_a_machines_files(tmp_path: Path) -> None:

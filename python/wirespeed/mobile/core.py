@@ -109,7 +109,7 @@ class MobileCapture:
 
     def of(self, session: N4Session) -> Usage:
         """What packets a session has."""
-        return self.usage[next(at for at, each in enumerate(self.sessions) if each is session)]
+        return self.usage[session.place]
 
     def nodes(self) -> list[UserPlaneNode]:
         """The user planes, the one with most packets of UEs with a told address first."""

@@ -94,6 +94,8 @@ class N4Session:
     user_plane: Address
     began: int
     """The packet of its establishment's request, or of the first change of one that is older than the capture."""
+    place: int = 0
+    """Among all sessions, in the order in which they began."""
     is_whole: bool = True
     """Whether the capture has its establishment."""
     sequence: int = 0
@@ -144,7 +146,8 @@ class N4:
     _asked: dict[_Key, N4Packet] = field(default_factory=dict)
     _answered: dict[_Key, N4Packet] = field(default_factory=dict)
     _done: dict[_Key, Element] = field(default_factory=dict)
-    _waiting: list[tuple[N4Packet, N4Packet | None]] = field(default_factory=list)
+    _waiting: dict[tuple[Address, int], list[tuple[N4Packet, N4Packet | None]]] = field(default_factory=dict)
+    """Changes of sessions that are not there, by the session's end and identifier."""
 
     def feed(self, packet: N4Packet) -> list[N4Session]:
         """Follows a message; returns the sessions that it has changed."""
@@ -175,13 +178,15 @@ class N4:
             changed += self._follow(asked, None)
         for answer in self._answered.values():
             self.note(answer.number, f"{_NAMES[answer.message.kind - 1]} is answered, and the request is not there")
-        for asked, answer_ in self._waiting:
+        for asked, answer_ in (each for waiting in self._waiting.values() for each in waiting):
             if asked.message.kind == pfcp.MODIFY and not _is_refused(answer_):
                 changed += self._older(asked, answer_)
             else:
                 self.note(asked.number, f"{_NAMES[asked.message.kind]} of a session that is older than the capture")
-        self._asked, self._answered, self._waiting = {}, {}, []
+        self._asked, self._answered, self._waiting = {}, {}, {}
         self.sessions.sort(key=lambda session: session.began)
+        for place, session in enumerate(self.sessions):
+            session.place = place
         return changed
 
     def note(self, number: int, what: str) -> None:
@@ -201,7 +206,7 @@ class N4:
             return self._establish(asked, answer)
         session = self._live.get((asked.dst, asked.message.seid or 0))
         if session is None:
-            self._waiting.append((asked, answer))
+            self._waiting.setdefault((asked.dst, asked.message.seid or 0), []).append((asked, answer))
             return []
         self._change(session, asked, answer)
         return [session]
@@ -245,12 +250,12 @@ class N4:
         """Makes the changes of a session that a capture has before its establishment."""
         mine: list[tuple[N4Packet, N4Packet | None]] = []
         others: list[tuple[N4Packet, N4Packet | None]] = []
-        for each in self._waiting:
-            asked = each[0]
-            later = (asked.message.sequence - session.sequence) % _SEQUENCES < _SEQUENCES // 2
-            is_mine = (asked.dst, asked.message.seid) == (session.user_plane, session.user_plane_seid) and later
-            (mine if is_mine else others).append(each)
-        self._waiting = others
+        at = (session.user_plane, session.user_plane_seid or 0)
+        for each in self._waiting.pop(at, []):
+            is_later = (each[0].message.sequence - session.sequence) % _SEQUENCES < _SEQUENCES // 2
+            (mine if is_later else others).append(each)
+        if others:
+            self._waiting[at] = others
         for asked, answer in sorted(mine, key=lambda each: each[0].message.sequence):
             self._change(session, asked, answer)
         return [session] if mine else []

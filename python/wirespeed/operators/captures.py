@@ -107,7 +107,8 @@ def separated(given: Iterable[PathLike], kind: str | None) -> tuple[list[PathLik
     texts: list[PathLike] = []
     captures: list[PathLike] = []
     for file in given:
-        is_one = kind == KIND or (kind is None and is_capture(file))
+        # What comes by a pipe is read once: it is text.
+        is_one = kind == KIND or (kind is None and Path(file).is_file() and is_capture(file))
         (captures if is_one else texts).append(file)
     if len(captures) > 1:
         raise InputError(f"{captures[1]}: is a second capture; one at a time is read (mergecap joins them)")
@@ -116,6 +117,8 @@ def separated(given: Iterable[PathLike], kind: str | None) -> tuple[list[PathLik
 
 def read(path: PathLike) -> ImportedCapture:
     """A capture and the user plane to take of it. Raises InputError where no session of it can be used, and OSError."""
+    if Path(path).exists() and not Path(path).is_file():
+        raise InputError(f"{path}: is no regular file; a capture is read twice (write it to a file first)")
     capture = core.read(path)
     if not capture.sessions:
         raise core.no_sessions(capture)

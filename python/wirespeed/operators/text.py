@@ -151,7 +151,7 @@ def mobile(imported: ImportedCapture) -> RenderableType:
             q.count(sum(len(session.pdrs) for session in node.sessions)),
             q.count(sum(usage.packets[Way.UPLINK] for usage in of)),
             q.count(sum(usage.packets[Way.DOWNLINK] for usage in of)),
-            f"← taken, {len(imported.rows.rows)} fit" if node.address == imported.node.address else "",
+            f"← taken, {q.count(len(imported.rows.rows))} fit" if node.address == imported.node.address else "",
         )
     share = q.share(capture.matched / capture.tunnelled) if capture.tunnelled else q.MISSING
     matched = f"  {q.count(capture.matched)} of {q.count(capture.tunnelled)} users' packets are a session's ({share})"
