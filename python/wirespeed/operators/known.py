@@ -254,7 +254,8 @@ def recognised(text: OperatorText) -> list[OperatorKind]:
 
 def unknown() -> str:
     """The end of an error about what is not recognised."""
-    return f"no kind of file that is known; known are: {listed(KINDS)}. `--kind NAME` reads it as one of them"
+    known = f"{listed(KINDS)}; pfcp (a capture of a mobile core: pcap, pcapng)"
+    return f"no kind of file that is known; known are: {known}. `--kind NAME` reads it as one of them"
 
 
 def listed(kinds: Iterable[OperatorKind]) -> str:
