@@ -349,6 +349,26 @@ def flow_table_text(summary: Summary) -> str | None:
     )
 
 
+_PLACED: Final = {
+    "foreign_buffers": "buffers of other cores taken",
+    "kept_packets": "packets whose payload stayed in the NIC",
+    "held_packets": "packets waited in the NIC's memory",
+    "l2_lines": "lines written to L2",
+    "memory_lines": "lines written past the caches",
+    "dropped_lines": "dead lines given up",
+    "spared_writebacks": "write-backs spared",
+}
+
+
+def placing_text(summary: Summary) -> str | None:
+    """What became of received packets beside the LLC's I/O ways; None where nothing of it is on."""
+    if not summary.get("placing"):
+        return None
+    found = cast("Mapping[str, int]", summary["placing"])
+    parts = [f"{q.count(found[field])} {what}" for field, what in _PLACED.items() if found[field]]
+    return "; ".join(parts) or "nothing"
+
+
 def packet_buffer_text(summary: Summary) -> str | None:
     """What the packet buffer did, in a sentence; None where packets lie in their mbufs."""
     found = summary.get("packet_buffer")

@@ -719,6 +719,25 @@ class NicCache(TypedDict, total=False):
     """Loads of cores and reads of DMA engines that they have answered; the line stays until it is written."""
 
 
+class PlacingCounters(TypedDict, total=False):
+    """What became of received packets beside the LLC's I/O ways."""
+
+    foreign_buffers: int
+    """Buffers that the NIC took of another core's ring than that of the core that the packet was for."""
+    held_packets: int
+    """Packets that waited in the NIC's memory for want of a descriptor."""
+    kept_packets: int
+    """Packets of which the payload stayed in the NIC."""
+    l2_lines: int
+    """Lines that the NIC wrote to an L2."""
+    memory_lines: int
+    """Lines that it wrote past the caches, as it was told to."""
+    dropped_lines: int
+    """Lines that cores gave up because they were dead, and that a cache had."""
+    spared_writebacks: int
+    """Those of them that were modified, and would have been written back."""
+
+
 class CurvePoint(TypedDict, total=False):
     """A run at one load: a point of the curve."""
 
@@ -1275,6 +1294,10 @@ class Summary(TypedDict, total=False):
     """What the allocator of `[buffer]` did; null where packets lie in their mbufs."""
     nic_cache: NicCache | None
     """What the NIC's SRAM for the tails of receive queues did; null without `nic.cache_cells`."""
+    placing: PlacingCounters | None
+    """What became of received packets beside the LLC's I/O ways; null without `nic.rings`, `nic.targets` and
+    `nic.drop_dead`.
+    """
     curve: list[CurvePoint]
     """The run at other loads."""
     series: list[IntervalSummary]

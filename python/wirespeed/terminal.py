@@ -40,6 +40,7 @@ from wirespeed.summary import (
     mark,
     measured,
     packet_buffer_text,
+    placing_text,
     search_with_stalls,
     seen,
     slices,
@@ -153,6 +154,7 @@ def run_summary(
         *_gpu(summary),
         *_stacked(summary),
         *_packet_buffer(summary),
+        *_placing(summary),
     ]
     parts += counted if whole else []
     parts += _drops(summary)
@@ -591,6 +593,11 @@ def _stacked(summary: Summary) -> list[RenderableType]:
 def _packet_buffer(summary: Summary) -> list[RenderableType]:
     told = packet_buffer_text(summary)
     return [] if told is None else [Text(), Text("Packet buffer", "bold"), _indented(told)]
+
+
+def _placing(summary: Summary) -> list[RenderableType]:
+    told = placing_text(summary)
+    return [] if told is None else [Text(), Text("Placing of packets", "bold"), _indented(told)]
 
 
 def _drops(summary: Summary) -> list[RenderableType]:

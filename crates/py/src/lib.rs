@@ -87,12 +87,12 @@ fn summary_schema() -> String {
 }
 
 /// Mbufs of a pool of which no driver ever finds it empty, a power of two. `receiving` are those of the `cores` that have a
-/// receive ring, and `queue` is what a software queue of each of the others holds.
+/// receive ring, or one for all with `rings=1`, and `queue` is what a software queue of each of the others holds.
 ///
 /// # Errors
 /// InputError: more mbufs than there are numbers.
 #[pyfunction]
-#[pyo3(signature = (*, cores, receiving, ports, rx_descriptors, tx_descriptors, burst, cache, queue))]
+#[pyo3(signature = (*, cores, receiving, ports, rx_descriptors, tx_descriptors, burst, cache, queue, rings=None, arrivals=0))]
 #[allow(clippy::too_many_arguments, reason = "Python gives each by its name")]
 fn pool_of(
     cores: u32,
@@ -103,13 +103,18 @@ fn pool_of(
     burst: u32,
     cache: u32,
     queue: u32,
+    rings: Option<u32>,
+    arrivals: u32,
 ) -> PyResult<u64> {
     let offloaded = 0;
+    let rings = rings.unwrap_or(receiving);
     let holders = sim::scenario::Holders {
         cores,
         receiving,
+        rings,
         ports,
         rx_descriptors,
+        arrivals,
         tx_descriptors,
         burst,
         cache,

@@ -167,8 +167,8 @@ impl Way {
         if !freed.is_empty() {
             pool.put_bulk(CORE, &freed, script);
         }
-        rx.refill(CORE, pool, script);
-        rx.doorbell();
+        rx.refill(CORE, pool, None, script);
+        rx.doorbell(None);
         if let Some(look_ups) = &mut look_ups {
             replay(script, layout, frames, mbuf_of, look_ups);
         }

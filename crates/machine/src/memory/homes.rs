@@ -10,6 +10,7 @@ use units::{Line, Ps};
 use super::Hierarchy;
 use super::fabric::Fabric;
 use super::home::Home;
+use super::nic_window::NicWindow;
 use super::tables_in_stack::{StackedCounters, StackedTablesSpec, TablesInStack};
 use crate::MachineError;
 
@@ -41,6 +42,8 @@ macro_rules! homes {
 homes! {
     /// Tables in a stacked DRAM, a copy at each socket.
     Stack(TablesInStack),
+    /// A NIC's memory, through PCIe.
+    Nic(NicWindow),
 }
 
 impl AnyHome {
@@ -48,8 +51,7 @@ impl AnyHome {
     fn stack(&self) -> Option<&TablesInStack> {
         match self {
             AnyHome::Stack(stack) => Some(stack),
-            #[allow(unreachable_patterns, reason = "it is the only one so far")]
-            _ => None,
+            AnyHome::Nic(_) => None,
         }
     }
 }
@@ -71,6 +73,11 @@ impl Hierarchy {
         self.behind.homes.retain(|home| home.stack().is_none());
         self.behind.homes.push(AnyHome::Stack(Box::new(tables)));
         Ok(())
+    }
+
+    /// The NIC answers for the lines of `range`, each in `read`.
+    pub fn put_into_nic(&mut self, range: Range<u64>, read: Ps) {
+        self.behind.homes.push(AnyHome::Nic(Box::new(NicWindow::new(range, read))));
     }
 
     /// What the stacked DRAM has done; [`None`] without one.

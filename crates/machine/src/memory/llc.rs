@@ -598,6 +598,13 @@ impl Llc {
         Spot { slice: if next == self.slices.len() as u32 { 0 } else { next }, ..spot }
     }
 
+    /// Which of `choices` lines from `first` on is in the slice nearest to `core`, the first of several; 0 where all are equally far.
+    pub(super) fn nearest(&self, core: CoreId, first: Line, choices: u64) -> u64 {
+        let row = usize::from(core.0) * self.slices.len();
+        let distance = |k: &u64| self.distances[row + self.spot(Line(first.0 + k)).slice()];
+        if self.distances.is_empty() { 0 } else { (0..choices).min_by_key(distance).unwrap_or(0) }
+    }
+
     /// The slice takes in a request made at `now`, after those made before.
     #[inline]
     pub(super) fn take_in(&mut self, spot: Spot, from: Requester, now: Ps) -> SliceArrival {

@@ -39,6 +39,7 @@ mod latest;
 mod links_tests;
 mod llc;
 mod mix;
+mod nic_window;
 mod pending;
 mod placement;
 mod protocol;
@@ -56,6 +57,7 @@ mod tails;
 mod take_over;
 #[cfg(test)]
 mod take_over_tests;
+mod targets;
 mod tenants;
 #[cfg(test)]
 mod tenants_tests;
@@ -85,6 +87,7 @@ pub use snooping::{MesiState, SnoopCounters, Supplied};
 pub use socket_spec::{HomeSocket, SocketsSpec};
 pub use tables_in_stack::{StackedCounters, StackedTablesSpec};
 pub use tails::{MOST_CACHED, TailCounters};
+pub use targets::{Consumer, DeadLines, DmaTarget, TargetsSpec};
 pub use tlb::{PageSizeSpec, TlbSpec, Translation, Walk};
 pub use warm::Warming;
 pub use ways::Ways;
@@ -555,7 +558,8 @@ impl Hierarchy {
             return self.write_rows(first, count, now);
         }
         self.enter(Requester::Device);
-        self.for_each_line(first, count, |memory, line, spot| memory.write_from_device(line, spot, now))
+        let io = FillRule { ways: self.io_ways, age: self.io_age, owner: llc::DEVICES };
+        self.for_each_line(first, count, |memory, line, spot| memory.write_from_device(line, spot, io, now))
     }
 
     /// A device reads `count` lines of a packet from `first` on at `now`, one after the other: when all data are there.
@@ -677,10 +681,10 @@ impl Hierarchy {
         latest
     }
 
-    /// When the write of `line` is done.
+    /// A device is to overwrite all of `line`: when its request has been answered, nobody else has the line then but the LLC; and
+    /// whether another socket or a core had it.
     #[inline(always)]
-    fn write_from_device(&mut self, line: Line, spot: Spot, now: Ps) -> Ps {
-        let io = FillRule { ways: self.io_ways, age: self.io_age, owner: llc::DEVICES };
+    fn claim_for_device(&mut self, line: Line, spot: Spot, now: Ps) -> (Ps, bool) {
         self.meet_tenants(spot, now);
         let mut at = self.reach_llc(spot, true, true, now);
         if self.protocol.asks_all() {
@@ -699,6 +703,13 @@ impl Hierarchy {
             self.behind.supersede(line);
         }
         held |= self.invalidate_private(line).is_some();
+        (at, held)
+    }
+
+    /// When the write of `line`, which may come in as `io` says, is done.
+    #[inline(always)]
+    fn write_from_device(&mut self, line: Line, spot: Spot, io: FillRule, now: Ps) -> Ps {
+        let (at, held) = self.claim_for_device(line, spot, now);
         // Skylake's counter of PCIe writes that hit counts those of which a core has the only copy:
         // with 128 descriptors and 512 B it reads 100.00 %, and cores read a line of each packet.
         // Who skips the LLC does not look there for what a device has written.
@@ -709,15 +720,21 @@ impl Hierarchy {
             let there = if self.behind.tails.is_some() { self.hold(line, at) } else { None };
             return there.unwrap_or_else(|| self.behind.write(line, at).1);
         };
-        let found = match self.llc.write_or_fill(spot, io) {
+        let found = self.fill_or_write(line, spot, io, at);
+        self.counters.dma_write.count(found || held);
+        at
+    }
+
+    /// A device's `line` is in the LLC, in place or as `io` says; whether it was there.
+    #[inline(always)]
+    fn fill_or_write(&mut self, line: Line, spot: Spot, io: FillRule, at: Ps) -> bool {
+        match self.llc.write_or_fill(spot, io) {
             WriteOutcome::InPlace => true,
             WriteOutcome::Filled(victim) => {
                 self.evict_from_llc(line, true, victim, at);
-                held
+                false
             }
-        };
-        self.counters.dma_write.count(found);
-        at
+        }
     }
 
     /// When the data of `line` are there.

@@ -4,6 +4,7 @@ use probe::{Access, Request};
 use proptest::prelude::*;
 use units::{Addr, Cbm, Clos, CoreId, Line, Ps, Size, Span};
 
+use super::llc::{self, FillRule};
 use super::{Hierarchy, Inclusion, Interconnect, LlcSpec, MemorySpec, SliceHash, Ways};
 use crate::cache::CacheSpec;
 use crate::dram::DramSpec;
@@ -68,7 +69,8 @@ proptest! {
             let (first, core) = (Line(line), core % cores);
             let both = match kind {
                 0 => [rows.dma_write(first, count, now), lines.for_each_line(first, count, |m, line, spot| {
-                    m.write_from_device(line, spot, now)
+                    let io = FillRule { ways: m.io_ways, age: m.io_age, owner: llc::DEVICES };
+                    m.write_from_device(line, spot, io, now)
                 })],
                 1 => [rows.dma_read(first, count, now), lines.for_each_line(first, count, |m, line, spot| {
                     m.read_by_device(line, spot, now)

@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 
 use packet::Packet;
-use probe::{Probe, Ref, RegionId};
+use probe::{Access, Probe, Ref, RegionId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{CoreId, LINE_BYTES, PacketId, Ps};
 
 use super::driver_spec::{DriverSpec, MOST_BULK, Reclaim};
 use super::mempool::Mempool;
+use super::rings::{RING_LOCK, RxRings, SharedRing};
 use super::{NicSpec, POOL, RX_COMPLETIONS, RX_RING, RX_SW_RING, TX_RING, TX_SW_RING};
 
 /// Of a received packet in a compressed session: 8 in a slot of 64 (`mlx5_mini_cqe8`).
@@ -86,6 +87,8 @@ pub struct Received {
     pub translated: Ps,
     /// Which of its core's receive queues it is in.
     pub queue: u16,
+    /// Where the descriptor of its buffer is, counted in descriptors from the start of that one's ring.
+    pub slot: u64,
 }
 
 /// A receive queue: descriptors posted by the driver, used by the NIC in order.
@@ -94,15 +97,24 @@ pub struct RxQueue {
     descriptors: u64,
     /// The queues of a core lie one after the other.
     base: u64,
+    /// Whose buffers its packets go into.
+    rings: RxRings,
+    /// Arrivals that it holds, at most, and the first place of its own among those of its core.
+    deliveries: u64,
+    first_delivery: u64,
     posted: VecDeque<u32>,
-    /// The descriptor the NIC uses next, the driver reads next, the driver posts next.
+    /// The descriptor the NIC uses next, the arrival that it tells of next.
     nic_next: u64,
+    delivered: u64,
+    /// The arrival the driver reads next, the descriptor it posts next.
     read_next: u64,
     post_next: u64,
-    /// Read by the driver and not posted again.
+    /// Used, as far as the driver knows, and not posted again.
     to_post: usize,
     ready: VecDeque<Received>,
     spare: Vec<u32>,
+    /// Where those are in a shared ring.
+    slots: Vec<u64>,
     refill: Refill,
     driver: DriverSpec,
     /// Bytes from one mbuf to the next.
@@ -114,19 +126,26 @@ impl RxQueue {
     /// pool has too few.
     pub fn new(nic: &NicSpec, number: u32, stride: u64, core: CoreId, pool: &mut Mempool) -> Option<RxQueue> {
         let mut posted = Vec::new();
-        if !pool.get_bulk(core, nic.rx_descriptors as usize, &mut posted, &mut probe::Null) {
+        let own = nic.rings != RxRings::Shared;
+        if own && !pool.get_bulk(core, nic.rx_descriptors as usize, &mut posted, &mut probe::Null) {
             return None;
         }
+        let deliveries = u64::from(nic.deliveries());
         Some(RxQueue {
             descriptors: u64::from(nic.rx_descriptors),
             base: u64::from(nic.rx_descriptors) * u64::from(number),
+            rings: nic.rings,
+            deliveries,
+            first_delivery: deliveries * u64::from(number),
             posted: posted.into(),
             nic_next: 0,
+            delivered: 0,
             read_next: 0,
             post_next: u64::from(nic.rx_descriptors),
             to_post: 0,
             ready: VecDeque::new(),
             spare: Vec::new(),
+            slots: Vec::new(),
             refill: nic.refill,
             driver: nic.driver.clone(),
             stride,
@@ -135,10 +154,30 @@ impl RxQueue {
 
     /// The NIC takes a descriptor for a packet: its number and the mbuf; [`None`] if all are used.
     pub fn take_descriptor(&mut self) -> Option<(u64, u32)> {
+        let taken = self.take_posted()?;
+        self.deliver();
+        Some(taken)
+    }
+
+    /// The NIC takes a descriptor for a packet of this queue or of another: its number and the mbuf; [`None`] if all are used.
+    pub fn take_posted(&mut self) -> Option<(u64, u32)> {
         let mbuf = self.posted.pop_front()?;
         let descriptor = self.nic_next;
         self.nic_next += 1;
+        // Its place may be posted to at once: the packet is told of elsewhere.
+        self.to_post += usize::from(self.rings == RxRings::Bisected);
         Some((descriptor, mbuf))
+    }
+
+    /// The NIC will tell of a packet here: as which arrival.
+    pub fn deliver(&mut self) -> u64 {
+        self.delivered += 1;
+        self.delivered - 1
+    }
+
+    /// Whether an arrival more can be told of.
+    pub fn has_room(&self) -> bool {
+        self.delivered - self.read_next < self.deliveries
     }
 
     /// The NIC has written a packet and its descriptor. Packets come in the order of their
@@ -179,7 +218,7 @@ impl RxQueue {
     }
 
     /// Where descriptor `number` is, counted in descriptors from the start of the core's rings.
-    fn at(&self, number: u64) -> u64 {
+    pub fn at(&self, number: u64) -> u64 {
         self.base + number % self.descriptors
     }
 
@@ -187,7 +226,12 @@ impl RxQueue {
     pub fn completion_offset(&self, number: u64) -> Option<u64> {
         let bytes = u64::from(self.driver.rx_completion);
         let each = if self.driver.compressed { MINI_COMPLETION_BYTES } else { bytes };
-        (bytes > 0).then_some(self.at(number) * each)
+        (bytes > 0).then_some(self.told_at(number) * each)
+    }
+
+    /// Where the NIC tells of arrival `number`, counted from the start of those of the core.
+    fn told_at(&self, number: u64) -> u64 {
+        self.first_delivery + number % self.deliveries
     }
 
     /// The driver takes up to `burst` packets visible at `now` and appends them to `out`.
@@ -198,7 +242,7 @@ impl RxQueue {
             && self.oldest().is_some_and(|visible| visible <= now)
             && let Some(received) = self.ready.pop_front()
         {
-            let at = self.at(self.read_next);
+            let (at, told_at) = (self.at(self.read_next), self.told_at(self.read_next));
             let id = received.packet.id;
             probe.begin(id);
             let driver = &self.driver;
@@ -208,20 +252,28 @@ impl RxQueue {
                     probe.touch(Ref::load(RX_COMPLETIONS, offset, MINI_COMPLETION_BYTES as u16, SITE_RX));
                     if driver.returns_slots {
                         // The owner in the last byte of each slot that the session covers.
-                        let slot = at * u64::from(driver.rx_completion) + u64::from(driver.rx_completion) - 1;
+                        let slot = (told_at + 1) * u64::from(driver.rx_completion) - 1;
                         probe.touch(Ref::store(RX_COMPLETIONS, slot, 1, SITE_RX + 3));
                     }
                 }
                 Some(offset) => probe.touch(Ref::load(RX_COMPLETIONS, offset, driver.rx_completion as u16, SITE_RX)),
             }
             let entry = u64::from(driver.rx_entry);
-            probe.touch(Ref::load(RX_SW_RING, at * entry, entry as u16, SITE_RX + 1));
+            let buffer = match self.rings {
+                RxRings::Private => Some(at),
+                RxRings::Shared => Some(received.slot),
+                // The arrival names its buffer.
+                RxRings::Bisected => None,
+            };
+            if let Some(at) = buffer {
+                probe.touch(Ref::load(RX_SW_RING, at * entry, entry as u16, SITE_RX + 1));
+            }
             // Receive fields of the mbuf: lengths, port, hash, packet type.
             probe.touch(Ref::store(RegionId::MBUF, 16, 48, SITE_RX + 2).after(1));
             probe.work(SITE_RX + 2, driver.rx_instructions);
             probe.end(id);
             self.read_next += 1;
-            self.to_post += 1;
+            self.to_post += usize::from(self.rings != RxRings::Bisected);
             taken += 1;
             out.push(received);
         }
@@ -229,7 +281,7 @@ impl RxQueue {
 
     /// Packets that the NIC has taken descriptors for and not yet written.
     pub fn in_flight(&self) -> u64 {
-        self.nic_next - self.read_next - self.ready.len() as u64
+        self.delivered - self.read_next - self.ready.len() as u64
     }
 
     /// Whether descriptors are without mbufs for want of free ones.
@@ -243,19 +295,43 @@ impl RxQueue {
     }
 
     /// The driver posts fresh mbufs for descriptors it has read, `driver.rx_bulk` at a time. They reach the NIC
-    /// with [`RxQueue::doorbell`]. Gives the mbufs that it wanted and the pool did not have.
-    pub fn refill(&mut self, core: CoreId, pool: &mut Mempool, probe: &mut impl Probe) -> usize {
+    /// with [`RxQueue::doorbell`]. They go to `shared`, where there is such a ring. Gives the mbufs that it wanted and the pool did not have.
+    pub fn refill(
+        &mut self,
+        core: CoreId,
+        pool: &mut Mempool,
+        mut shared: Option<&mut SharedRing>,
+        probe: &mut impl Probe,
+    ) -> usize {
         let bulk = self.driver.rx_bulk as usize;
         let (descriptor, entry) = (u64::from(self.driver.rx_descriptor), u64::from(self.driver.rx_entry));
+        let head = shared.as_ref().map(|ring| Ref::load(RX_SW_RING, ring.head, 8, SITE_POST + 5));
+        let mut locked = false;
         while self.to_post >= bulk {
             let before = self.spare.len();
             if !pool.get_bulk(core, bulk, &mut self.spare, probe) {
-                return self.to_post;
+                break;
             }
-            for (i, &mbuf) in self.spare[before..].iter().enumerate() {
-                let at = self.at(self.post_next);
+            let takes = !locked && head.is_some();
+            if let Some(head) = head.filter(|_| takes) {
+                probe.lock(RING_LOCK);
+                probe.touch(head.with_access(Access::Atomic));
+                locked = true;
+            }
+            let posts = self.spare.len() - before;
+            for i in 0..posts {
+                let mbuf = self.spare[before + i];
+                let at = match shared.as_deref_mut() {
+                    Some(ring) => {
+                        let at = ring.post_next % ring.descriptors;
+                        ring.post_next += 1;
+                        self.slots.push(at);
+                        at
+                    }
+                    None => self.at(self.post_next),
+                };
                 // The pool's last references load the numbers, one each: that of this mbuf or the next is so far back.
-                let number = bulk + i * (self.refill.references() + 1);
+                let number = bulk + i * (self.refill.references() + 1) + usize::from(takes);
                 self.refill.touch(mbuf, self.stride, number as u8, probe);
                 probe.touch(Ref::store(RX_SW_RING, at * entry, entry as u16, SITE_POST));
                 probe.touch(Ref::store(RX_RING, at * descriptor, 16, SITE_POST + 1));
@@ -264,7 +340,11 @@ impl RxQueue {
             probe.work(SITE_POST, self.driver.post_instructions * bulk as u32);
             self.to_post -= bulk;
         }
-        0
+        if let Some(head) = head.filter(|_| locked) {
+            probe.touch(head.with_access(Access::Store));
+            probe.unlock(RING_LOCK);
+        }
+        if self.to_post >= bulk { self.to_post } else { 0 }
     }
 
     /// Whether mbufs wait for the doorbell.
@@ -277,9 +357,12 @@ impl RxQueue {
         self.is_refilled() && self.driver.rx_doorbell
     }
 
-    /// The tail register is written: what was refilled is the NIC's.
-    pub fn doorbell(&mut self) {
-        self.posted.extend(self.spare.drain(..));
+    /// The tail register, or `shared`'s, is written: what was refilled is the NIC's.
+    pub fn doorbell(&mut self, shared: Option<&mut SharedRing>) {
+        match shared {
+            Some(ring) => ring.posted.extend(self.slots.drain(..).zip(self.spare.drain(..))),
+            None => self.posted.extend(self.spare.drain(..)),
+        }
     }
 }
 
@@ -293,6 +376,7 @@ impl Default for Received {
             in_nic: Ps::ZERO,
             translated: Ps::ZERO,
             queue: 0,
+            slot: 0,
         }
     }
 }
@@ -451,14 +535,17 @@ mod tests {
     use super::super::mempool::{MempoolKind, MempoolSpec};
     use super::super::tests::nic_of;
     use super::*;
-    use probe::{Access, Null, ProbeEvent, Record};
+    use probe::{Null, ProbeEvent, Record};
 
     fn nic(refill: Refill, fast_free: bool) -> NicSpec {
         NicSpec { refill, fast_free, ..nic_of(64) }
     }
 
     fn pool(size: u32) -> Mempool {
-        Mempool::new(&MempoolSpec { size, cache: 0, kind: MempoolKind::Fifo, shuffled: false, element: None }, 1)
+        Mempool::new(
+            &MempoolSpec { size, cache: 0, kind: MempoolKind::Fifo, shuffled: false, element: None, start: None },
+            1,
+        )
     }
 
     #[test]
@@ -473,9 +560,9 @@ mod tests {
         assert!(rx.take_descriptor().is_none());
         let mut out = Vec::new();
         rx.receive(Ps::ZERO, 33, &mut out, &mut Null);
-        assert_eq!(rx.refill(CoreId(0), &mut pool, &mut Null), 0);
+        assert_eq!(rx.refill(CoreId(0), &mut pool, None, &mut Null), 0);
         assert!(rx.take_descriptor().is_none(), "not before the doorbell");
-        rx.doorbell();
+        rx.doorbell(None);
         assert_eq!(rx.take_descriptor(), Some((64, 64)));
         assert_eq!((rx.waiting(), rx.posted()), (31, 31));
     }
@@ -490,12 +577,12 @@ mod tests {
             rx.complete(Received { mbuf, ..Received::default() });
         }
         rx.receive(Ps::ZERO, 40, &mut out, &mut Null);
-        assert_eq!(rx.refill(CoreId(0), &mut pool, &mut Null), 40);
+        assert_eq!(rx.refill(CoreId(0), &mut pool, None, &mut Null), 40);
         assert!(rx.is_starved() && !rx.can_refill(CoreId(0), &pool));
         let mbufs: Vec<u32> = out.iter().map(|r| r.mbuf).collect();
         pool.put_bulk(CoreId(0), &mbufs, &mut Null);
         assert!(rx.can_refill(CoreId(0), &pool));
-        assert_eq!(rx.refill(CoreId(0), &mut pool, &mut Null), 0);
+        assert_eq!(rx.refill(CoreId(0), &mut pool, None, &mut Null), 0);
         assert!(!rx.is_starved());
     }
 
@@ -550,7 +637,7 @@ mod tests {
         }
         rx.receive(Ps::ZERO, 32, &mut Vec::new(), &mut Null);
         let mut record = Record::default();
-        assert_eq!(rx.refill(CoreId(0), &mut pool, &mut record), 0);
+        assert_eq!(rx.refill(CoreId(0), &mut pool, None, &mut record), 0);
         let refs = references(&record);
         for (i, r) in refs.iter().enumerate().filter(|(_, r)| r.region == POOL) {
             // The address comes from the pool's ring of free mbufs.

@@ -6,7 +6,8 @@ use std::ops::Range;
 use probe::{Layout, Placed, Ref, RegionId, RegionSpec, Request, Requests, Sharing};
 use units::{Addr, CoreId, LINE_BYTES, Line};
 
-use super::{NicSpec, POOL, POOL_CACHE, POOL_RING, RX_COMPLETIONS, RX_RING, RX_SW_RING, TX_RING, TX_SW_RING};
+use super::rings::RING_HEAD_BYTES;
+use super::{NicSpec, POOL, POOL_CACHE, POOL_RING, RX_COMPLETIONS, RX_RING, RX_SW_RING, RxRings, TX_RING, TX_SW_RING};
 use crate::MachineError;
 use crate::memory::Extent;
 
@@ -61,17 +62,20 @@ impl ServerLayout {
         let rx = u64::from(nic.rx_descriptors) * u64::from(nic.queues_per_core);
         let tx = u64::from(nic.tx_descriptors) * u64::from(nic.ports);
         let driver = &nic.driver;
-        for (region, name, entries, each) in [
-            (RX_RING, "rx ring", rx, driver.rx_descriptor),
-            (RX_SW_RING, "rx mbuf ring", rx, driver.rx_entry),
-            (TX_RING, "tx ring", tx, driver.tx_descriptor),
-            (TX_SW_RING, "tx mbuf ring", tx, driver.tx_entry),
-            (POOL_CACHE, "pool cache", 1, 16 * 1024),
+        let shared = nic.rings == RxRings::Shared;
+        let (of_rx, head) = if shared { (0, RING_HEAD_BYTES + LINE_BYTES) } else { (cores, 0) };
+        for (region, name, bytes, copies) in [
+            (RX_RING, "rx ring", rx * u64::from(driver.rx_descriptor), of_rx),
+            (RX_SW_RING, "rx mbuf ring", rx * u64::from(driver.rx_entry) + head, of_rx),
+            (TX_RING, "tx ring", tx * u64::from(driver.tx_descriptor), cores),
+            (TX_SW_RING, "tx mbuf ring", tx * u64::from(driver.tx_entry), cores),
+            (POOL_CACHE, "pool cache", 16 * 1024, cores),
         ] {
-            place(region, "rings", name, entries * u64::from(each), cores)?;
+            place(region, "rings", name, bytes, copies)?;
         }
         if driver.rx_completion > 0 {
-            place(RX_COMPLETIONS, "rings", "rx completions", rx * u64::from(driver.rx_completion), cores)?;
+            let entries = u64::from(nic.deliveries()) * u64::from(nic.queues_per_core);
+            place(RX_COMPLETIONS, "rings", "rx completions", entries * u64::from(driver.rx_completion), cores)?;
         }
         for table in tables {
             let copies = if table.sharing == Sharing::PerCore { cores } else { 0 };

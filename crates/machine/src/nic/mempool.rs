@@ -21,6 +21,31 @@ pub enum MempoolKind {
     Lifo,
 }
 
+/// Where in its mbuf a packet begins, other than behind the usual headroom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum PacketStart {
+    /// So many lines later at the most that its first line is in the slice of the LLC that is nearest to the core whose queue it
+    /// is in (CacheDirector; Farshin et al., EuroSys 2019, "Make the most out of last level cache in Intel processors"). The driver
+    /// sets it as it posts the mbuf, which takes no instruction more than without.
+    NearSlice(u32),
+    /// So many lines later with each mbuf, through eight places (`rx-data-stagger` of knod's mlx5e).
+    Stagger(u32),
+}
+
+impl PacketStart {
+    /// Places of [`PacketStart::Stagger`].
+    pub const PLACES: u32 = 8;
+
+    /// Lines by which a packet begins later, at the most.
+    pub fn most(self) -> u32 {
+        match self {
+            PacketStart::NearSlice(lines) => lines,
+            PacketStart::Stagger(lines) => lines.saturating_mul(PacketStart::PLACES - 1),
+        }
+    }
+}
+
 /// A pool of mbufs that all cores share.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -39,7 +64,15 @@ pub struct MempoolSpec {
     /// 2 KiB, when left out; 4096 B where each frame has a page, 2048 B where it has half of one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub element: Option<Size>,
+    /// Where in its mbuf a packet begins, so that its first line is near its core, or mbufs begin in different channels and sets:
+    /// `{near_slice = 8}`, `{stagger = 1}`. Behind the usual headroom when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub start: Option<PacketStart>,
 }
+
+/// Bytes of an element before its packet, and of the longest frame without options, whole lines.
+const MBUF_BEFORE_DATA: u64 = 64 + packet::MBUF_HEADER_BYTES + packet::MBUF_HEADROOM_BYTES;
+const LONGEST_FRAME: u64 = 1536;
 
 /// Half a page, as Linux' drivers part theirs.
 const LEAST_STRIDE: u64 = 2048;
@@ -83,15 +116,34 @@ impl MempoolSpec {
                 "an mbuf has 320 B before its data, and half a page holds frames of up to 1728 B".into(),
             ));
         }
-        let Holders { receiving, rx_descriptors, burst, .. } = holders;
+        let room = (stride - MBUF_BEFORE_DATA).saturating_sub(LONGEST_FRAME) / LINE_BYTES;
+        if let Some(start) = self.start
+            && !(1..=room).contains(&start.most().into())
+        {
+            let place = match start {
+                PacketStart::NearSlice(_) => "near_slice",
+                PacketStart::Stagger(_) => "stagger",
+            };
+            let came = format!("{} lines later at the most", start.most());
+            let remedy = "a frame of 1518 B has to fit behind it: take fewer lines or a larger mempool.element".into();
+            return Err(MachineError::new(format!("{path}.start.{place}"), came, format!("1 to {room} lines"), remedy));
+        }
+        let Holders { receiving, rings, rx_descriptors, burst, .. } = holders;
         let least = holders.least();
         if u64::from(self.size) < least {
+            let allowed = if rings == receiving {
+                format!(
+                    "cores x (nic.rx_descriptors + nic.burst) <= {path}.size, here {receiving} x ({rx_descriptors} + {burst}) = {least}"
+                )
+            } else {
+                format!(
+                    "nic.rx_descriptors + cores x nic.burst <= {path}.size, here {rx_descriptors} + {receiving} x {burst} = {least}"
+                )
+            };
             return Err(MachineError::new(
                 format!("{path}.size"),
                 self.size.to_string(),
-                format!(
-                    "cores x (nic.rx_descriptors + nic.burst) <= {path}.size, here {receiving} x ({rx_descriptors} + {burst}) = {least}"
-                ),
+                allowed,
                 "enlarge the pool or shorten the rings".into(),
             ));
         }
@@ -106,12 +158,16 @@ impl MempoolSpec {
 pub struct Holders {
     /// All cores of the program.
     pub cores: u32,
-    /// Those that receive, with a ring each; all but in a pipeline.
+    /// Those that receive; all but in a pipeline.
     pub receiving: u32,
+    /// Receive rings: one each of these, or one of them all.
+    pub rings: u32,
     /// Ports, to each of which each sending core has a transmit queue.
     pub ports: u32,
     /// Descriptors of a receive ring.
     pub rx_descriptors: u32,
+    /// Arrivals of a core that hold no descriptor: with rings for them apart.
+    pub arrivals: u32,
     /// Descriptors of a transmit queue.
     pub tx_descriptors: u32,
     /// Packets of a burst.
@@ -131,7 +187,11 @@ impl Holders {
 
     /// Mbufs in receive rings.
     pub fn received(&self) -> u64 {
-        u64::from(self.receiving) * u64::from(self.rx_descriptors)
+        self.posted() + u64::from(self.receiving) * u64::from(self.arrivals)
+    }
+
+    fn posted(&self) -> u64 {
+        u64::from(self.rings) * u64::from(self.rx_descriptors)
     }
 
     /// Mbufs in software queues.
@@ -164,7 +224,7 @@ impl Holders {
 
     /// With so many the program can start: each ring filled, a burst in hand.
     pub fn least(&self) -> u64 {
-        u64::from(self.receiving) * (u64::from(self.rx_descriptors) + u64::from(self.burst))
+        self.posted() + u64::from(self.receiving) * u64::from(self.burst)
     }
 
     /// A pool for them: [`Holders::most`], to the next power of two; [`None`] where that is no number.
@@ -344,7 +404,7 @@ mod tests {
     use std::collections::HashSet;
 
     fn spec(kind: MempoolKind, cache: u32) -> MempoolSpec {
-        MempoolSpec { size: 2000, cache, kind, shuffled: false, element: None }
+        MempoolSpec { size: 2000, cache, kind, shuffled: false, element: None, start: None }
     }
 
     #[test]
@@ -419,8 +479,10 @@ mod tests {
     const NONE: Holders = Holders {
         cores: 0,
         receiving: 0,
+        rings: 0,
         ports: 0,
         rx_descriptors: 0,
+        arrivals: 0,
         tx_descriptors: 0,
         burst: 0,
         cache: 0,
@@ -433,8 +495,10 @@ mod tests {
         let all = Holders {
             cores: 5,
             receiving: 2,
+            rings: 2,
             ports: 4,
             rx_descriptors: 1 << 10,
+            arrivals: 0,
             tx_descriptors: 1 << 9,
             burst: 32,
             cache: 256,
@@ -442,8 +506,12 @@ mod tests {
         };
         let pipeline = 2 * 1024 + 3 * 2048 + 3 * 4 * 512 + 5 * 32 + 5 * 384;
         assert_eq!((all.most(), all.pool(), all.least()), (pipeline, Some(32768), 2 * 1056));
-        let alone = Holders { receiving: 5, ..all };
+        let alone = Holders { receiving: 5, rings: 5, ..all };
         assert_eq!(alone.most(), 5 * (1024 + 4 * 512 + 32 + 384));
+        let shared = Holders { rings: 1, ..alone };
+        assert_eq!((alone.most() - shared.most(), shared.least()), (4 * 1024, 1024 + 5 * 32));
+        let apart = Holders { arrivals: 100, ..alone };
+        assert_eq!((apart.most() - alone.most(), apart.least()), (5 * 100, alone.least()));
         let huge = Holders { cores: u32::MAX, tx_descriptors: u32::MAX, ports: u32::MAX, ..all };
         assert_eq!((huge.most(), huge.pool()), (u64::MAX, None));
     }
@@ -475,7 +543,7 @@ mod tests {
 
     #[test]
     fn a_pool_that_cannot_start_is_told_the_inequality() {
-        let holders = Holders { cores: 4, receiving: 4, rx_descriptors: 512, burst: 32, ..NONE };
+        let holders = Holders { cores: 4, receiving: 4, rings: 4, rx_descriptors: 512, burst: 32, ..NONE };
         let error = spec(MempoolKind::Fifo, 0).check("mempool", &holders).unwrap_err().to_string();
         assert_eq!(
             error,

@@ -12,6 +12,7 @@ mod layout;
 mod mempool;
 mod pcie;
 mod queue;
+mod rings;
 mod rss;
 mod rx_queues;
 
@@ -19,9 +20,10 @@ pub use doorbell::Doorbells;
 pub use driver::{Received, Refill, RxQueue, TxQueue};
 pub use driver_spec::{DriverSpec, Reclaim};
 pub use layout::{MBUF_STRIDE, ServerLayout};
-pub use mempool::{Holders, Mempool, MempoolKind, MempoolSpec};
+pub use mempool::{Holders, Mempool, MempoolKind, MempoolSpec, PacketStart};
 pub use pcie::{Credits, PcieLink, PcieSpec};
 pub use queue::{PipelineSpec, SoftQueue, Spread, choose_worker};
+pub use rings::{RxRings, SharedRing};
 pub use rss::{RSS_KEY, Toeplitz};
 pub use rx_queues::RxQueues;
 
@@ -31,7 +33,7 @@ use serde::{Deserialize, Serialize};
 use units::{Ps, Rate, Size, Span};
 
 use crate::MachineError;
-use crate::memory::MOST_CACHED;
+use crate::memory::{MOST_CACHED, TargetsSpec};
 
 /// Receive descriptors of the core's queue.
 pub const RX_RING: RegionId = RegionId(2);
@@ -56,6 +58,9 @@ pub const PACKET_BUFFER: RegionId = RegionId(10);
 /// What other programs on the machine work on.
 pub const NEIGHBOURS: RegionId = RegionId(11);
 
+/// The memory of the NIC that payload stays in, as cores see it.
+pub const NIC_WINDOW: RegionId = RegionId(14);
+
 /// Counters of packet cores that another program reads: lines of each core.
 pub const STATISTICS: RegionId = RegionId(13);
 
@@ -76,6 +81,24 @@ pub struct NicSpec {
     pub rate: Rate,
     /// Receive descriptors of each queue.
     pub rx_descriptors: u32,
+    /// Whose buffers received packets go into. Cores share them only where completions lie in rings of their own.
+    #[serde(default, skip_serializing_if = "RxRings::is_private")]
+    pub rings: RxRings,
+    /// With `rings = "bisected"`: arrivals that each queue holds, 32 to 65536; four times its descriptors when left out (assumed).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deliveries: Option<u32>,
+    /// Where what it has received goes: to the LLC as far as that has I/O ways when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub targets: Option<TargetsSpec>,
+    /// Memory of the NIC, in which packets wait that find no descriptor, and are fetched once there is one; they are lost when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub elastic: Option<ElasticSpec>,
+    /// Memory of the NIC in which payload stays, so that only headers cross PCIe; payload goes to the host when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload_memory: Option<PayloadMemorySpec>,
+    /// Cores give up the lines of each packet, without a write-back, before its mbuf is free again: an instruction a line.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub drop_dead: bool,
     /// Receive queues of each core that receives, which it polls in turn, 1 to 16.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub queues_per_core: u32,
@@ -127,6 +150,58 @@ pub struct NicSpec {
     pub pcie: PcieSpec,
 }
 
+/// The NIC's own memory for payload.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PayloadMemorySpec {
+    /// How large it is; what finds no room goes to the host as usual.
+    pub size: Size,
+    /// Lines of a packet that go to the host, 1 to 24.
+    pub header_lines: u32,
+    /// What it takes a core to read a line of the rest.
+    pub read: Span,
+}
+
+impl Default for PayloadMemorySpec {
+    /// Assumed: vendors do not publish what a NIC's SRAM has to spare, and a read through PCIe takes about a microsecond.
+    fn default() -> PayloadMemorySpec {
+        PayloadMemorySpec { size: Size::from_bytes(1 << 20), header_lines: 2, read: Span::from_ns(1000.0) }
+    }
+}
+
+impl PayloadMemorySpec {
+    fn check(&self, path: &str) -> Result<(), MachineError> {
+        let error = |field: &str, came: String, allowed: &str, remedy: &str| {
+            Err(MachineError::new(format!("{path}.{field}"), came, allowed, remedy.into()))
+        };
+        if !(1..=24).contains(&self.header_lines) {
+            let remedy = "a frame of 1518 B has 24 lines";
+            return error("header_lines", self.header_lines.to_string(), "1 to 24", remedy);
+        }
+        if self.read.ps() > LONGEST {
+            return error("read", self.read.to_string(), "at most 1 ms", "PCIe answers within microseconds");
+        }
+        Ok(())
+    }
+}
+
+/// The NIC's own memory for packets that wait for descriptors.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ElasticSpec {
+    /// How large it is.
+    pub memory: Size,
+    /// From when there is a descriptor for a packet until that comes out of the memory.
+    pub fetch: Span,
+}
+
+impl Default for ElasticSpec {
+    /// BlueField-3 has 16 GiB of DDR5 (its product brief). The time is assumed: a read of the NIC's own DRAM behind its switch.
+    fn default() -> ElasticSpec {
+        ElasticSpec { memory: Size::from_bytes(1 << 34), fetch: Span::from_ns(1500.0) }
+    }
+}
+
 /// Of a doorbell, and of what a NIC takes for a packet.
 const LONGEST: Ps = Ps::from_ns(1_000_000);
 
@@ -143,6 +218,36 @@ fn is_one(n: &u32) -> bool {
 }
 
 impl NicSpec {
+    /// Arrivals that a receive queue holds.
+    pub fn deliveries(&self) -> u32 {
+        match self.rings {
+            RxRings::Bisected => self.deliveries.unwrap_or(self.rx_descriptors.saturating_mul(4).min(1 << 16)),
+            RxRings::Private | RxRings::Shared => self.rx_descriptors,
+        }
+    }
+
+    fn check_rings(&self, path: &str) -> Result<(), MachineError> {
+        let error = |field: &str, came: &str, allowed: &str, remedy: &str| {
+            Err(MachineError::new(format!("{path}.{field}"), came.to_string(), allowed.to_string(), remedy.into()))
+        };
+        if !self.rings.is_private() && self.driver.rx_completion == 0 {
+            let came = if self.rings == RxRings::Shared { "shared" } else { "bisected" };
+            let allowed =
+                "private where the NIC tells of a packet in its descriptor, which lies in another core's ring";
+            return error("rings", came, allowed, "take a driver with completions, such as nic.driver = \"mlx5\"");
+        }
+        match self.deliveries {
+            Some(_) if self.rings != RxRings::Bisected => {
+                error("deliveries", "given", "with rings = \"bisected\"", "leave it out")
+            }
+            Some(n) if !(self.burst.max(32)..=1 << 16).contains(&n) => {
+                let allowed = format!("{} to 65536", self.burst.max(32));
+                error("deliveries", &n.to_string(), &allowed, "it holds at least a burst")
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Checks the ranges. `path` is where the specification stands in the scenario.
     ///
     /// # Errors
@@ -178,6 +283,17 @@ impl NicSpec {
                     "a ring holds at least a burst, and what the driver refills and frees at a time",
                 );
             }
+        }
+        self.check_rings(path)?;
+        if let Some(targets) = &self.targets {
+            targets.check(&format!("{path}.targets"))?;
+        }
+        if let Some(memory) = &self.payload_memory {
+            memory.check(&format!("{path}.payload_memory"))?;
+        }
+        if let Some(elastic) = self.elastic.as_ref().filter(|elastic| elastic.fetch.ps() > LONGEST) {
+            let remedy = "memory beside a NIC answers within microseconds";
+            return error("elastic.fetch", elastic.fetch.to_string(), "at most 1 ms", remedy);
         }
         let remedy = "a store over PCIe takes less than a microsecond, and so does a NIC";
         for (field, time) in [
@@ -227,6 +343,12 @@ pub(crate) mod tests {
             ports: 1,
             rate: Rate::from_gbps(100.0),
             rx_descriptors: descriptors,
+            rings: RxRings::Private,
+            deliveries: None,
+            targets: None,
+            payload_memory: None,
+            drop_dead: false,
+            elastic: None,
             queues_per_core: 1,
             tx_descriptors: descriptors,
             burst: 32,

@@ -4,7 +4,7 @@ use probe::Probe;
 use units::{CoreId, Ps};
 
 use super::mempool::Mempool;
-use super::{NicSpec, Received, RxQueue};
+use super::{NicSpec, Received, RxQueue, SharedRing};
 
 /// Receive queues of a core. What a poll takes is of one queue.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
@@ -33,9 +33,22 @@ impl RxQueues {
         self.queues.iter()
     }
 
+    /// One of them.
+    pub fn queue_mut(&mut self, number: usize) -> &mut RxQueue {
+        &mut self.queues[number]
+    }
+
     /// The NIC takes a descriptor of a queue: see [`RxQueue::take_descriptor`].
     pub fn take_descriptor(&mut self, queue: usize) -> Option<(u64, u32)> {
         self.queues[queue].take_descriptor()
+    }
+
+    /// The NIC takes a descriptor of any queue for another's packet: where it is, and the mbuf. See [`RxQueue::take_posted`].
+    pub fn take_any_posted(&mut self) -> Option<(u64, u32)> {
+        self.queues.iter_mut().find_map(|rx| {
+            let (number, mbuf) = rx.take_posted()?;
+            Some((rx.at(number), mbuf))
+        })
     }
 
     /// The NIC has written a packet of the queue that it names.
@@ -70,9 +83,15 @@ impl RxQueues {
 
     /// The driver posts fresh mbufs to the queue that was polled, and to others that an empty pool has left without: see
     /// [`RxQueue::refill`].
-    pub fn refill(&mut self, core: CoreId, pool: &mut Mempool, probe: &mut impl Probe) -> usize {
+    pub fn refill(
+        &mut self,
+        core: CoreId,
+        pool: &mut Mempool,
+        mut shared: Option<&mut SharedRing>,
+        probe: &mut impl Probe,
+    ) -> usize {
         let lacking = self.queues.iter_mut().filter(|rx| rx.is_starved());
-        lacking.map(|rx| rx.refill(core, pool, probe)).sum()
+        lacking.map(|rx| rx.refill(core, pool, shared.as_deref_mut(), probe)).sum()
     }
 
     /// Whether a doorbell has to be rung for what was refilled.
@@ -81,13 +100,14 @@ impl RxQueues {
     }
 
     /// What was refilled is the NIC's.
-    pub fn doorbell(&mut self) {
-        self.queues.iter_mut().for_each(RxQueue::doorbell);
+    pub fn doorbell(&mut self, mut shared: Option<&mut SharedRing>) {
+        self.queues.iter_mut().for_each(|rx| rx.doorbell(shared.as_deref_mut()));
     }
 
-    /// Whether no packet is there, and none can come, for want of mbufs.
-    pub fn is_dry(&self) -> bool {
-        self.queues.iter().all(|rx| rx.posted() == 0 && rx.is_starved() && rx.in_flight() == 0)
+    /// Whether no packet is there, and none can come, for want of mbufs; `shared` is the ring that they come from, if all share one.
+    pub fn is_dry(&self, shared: Option<&SharedRing>) -> bool {
+        shared.is_none_or(|ring| ring.posted() == 0)
+            && self.queues.iter().all(|rx| rx.posted() == 0 && rx.is_starved() && rx.in_flight() == 0)
     }
 
     /// Whether a starved queue can be filled again.
@@ -99,13 +119,14 @@ impl RxQueues {
 #[cfg(test)]
 mod tests {
     use super::super::tests::nic_of;
-    use super::super::{MBUF_STRIDE, MempoolKind, MempoolSpec, RX_RING};
+    use super::super::{DriverSpec, MBUF_STRIDE, MempoolKind, MempoolSpec, RX_RING, RxRings};
     use super::*;
     use probe::{ProbeEvent, Record};
 
     #[test]
     fn queues_are_polled_in_turn_and_lie_one_behind_the_other() {
-        let spec = MempoolSpec { size: 1000, cache: 0, kind: MempoolKind::Fifo, shuffled: false, element: None };
+        let spec =
+            MempoolSpec { size: 1000, cache: 0, kind: MempoolKind::Fifo, shuffled: false, element: None, start: None };
         let mut pool = Mempool::new(&spec, 1);
         let nic = NicSpec { queues_per_core: 3, ..nic_of(64) };
         let mut rx = RxQueues::new(&nic, MBUF_STRIDE, CoreId(0), &mut pool).unwrap();
@@ -130,5 +151,34 @@ mod tests {
         assert_eq!(taken(100, 4), (vec![2], vec![129]));
         assert_eq!(taken(100, 4), (vec![], vec![]));
         assert_eq!(taken(900, 4), (vec![1], vec![64]));
+    }
+
+    #[test]
+    fn cores_post_to_one_ring_under_its_lock_and_read_their_own_arrivals() {
+        let spec =
+            MempoolSpec { size: 1000, cache: 0, kind: MempoolKind::Fifo, shuffled: false, element: None, start: None };
+        let mut pool = Mempool::new(&spec, 2);
+        let driver = DriverSpec { rx_completion: 64, ..DriverSpec::default() };
+        let nic = NicSpec { rings: RxRings::Shared, driver, ..nic_of(128) };
+        let mut shared = SharedRing::new(&nic, &mut pool).unwrap();
+        let mut cores = [0, 1].map(|core| RxQueues::new(&nic, MBUF_STRIDE, CoreId(core), &mut pool).unwrap());
+        assert_eq!((shared.posted(), pool.free(), cores[0].held()), (128, 1000 - 128, 0));
+        // Packets for the second core alone, in whatever order buffers come.
+        for _ in 0..40 {
+            let (slot, mbuf) = shared.take().unwrap();
+            cores[1].queue_mut(0).deliver();
+            cores[1].complete(Received { mbuf, slot, ..Received::default() });
+        }
+        let mut record = Record::default();
+        let mut out = Vec::new();
+        cores[1].receive(Ps::ZERO, 40, &mut out, &mut record);
+        assert_eq!(cores[1].refill(CoreId(1), &mut pool, Some(&mut shared), &mut record), 0);
+        let locks: Vec<_> =
+            record.iter().filter(|e| matches!(e, ProbeEvent::Lock(_) | ProbeEvent::Unlock(_))).collect();
+        assert_eq!((locks.len(), shared.posted(), cores[1].rings()), (2, 88, true));
+        cores[1].doorbell(Some(&mut shared));
+        // What is less than a bulk waits for more.
+        assert_eq!((shared.posted(), cores[0].rings()), (120, false));
+        assert!((0..120).filter_map(|_| shared.take()).map(|(_, mbuf)| mbuf).eq(40..160));
     }
 }

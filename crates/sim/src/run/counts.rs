@@ -18,6 +18,7 @@ use crate::server::clos;
 use crate::server::gpu::GpuCounters;
 use crate::server::neighbours::NeighbourCounters;
 use crate::server::owners::{self, ApplicationFound};
+use crate::server::placing::PlacingCounters;
 use crate::server::{CoreCounters, Server};
 
 /// The counts of a server, `A` of each application that the LLC tells apart.
@@ -43,6 +44,8 @@ pub struct ServerCounts<A = ApplicationFound> {
     pub stacked: Option<StackedCounters>,
     /// The NIC's SRAM for the tails of receive queues; none without it.
     pub tails: Option<TailCounters>,
+    /// What became of received packets beside the LLC's I/O ways; none where nothing of it is on.
+    pub placing: Option<PlacingCounters>,
     /// DRAM.
     pub dram: DramCounters,
     /// What DRAM did that takes energy.
@@ -86,6 +89,7 @@ impl ServerCounts<ApplicationState> {
             applications: memory.applications(),
             stacked: memory.stack_counters(),
             tails: memory.tails(),
+            placing: server.placing(),
             dram: memory.dram_counters(),
             dram_work: memory.dram_work(server.now()),
             cores: server.cores(),
@@ -127,6 +131,7 @@ impl ServerCounts<ApplicationState> {
             applications,
             stacked: to.stacked.zip(from.stacked).map(|(to, from)| to - from),
             tails: to.tails.zip(from.tails).map(|(to, from)| to - from),
+            placing: to.placing.zip(from.placing).map(|(to, from)| to - from),
             dram: to.dram - from.dram,
             dram_work: to.dram_work - from.dram_work,
             cores: to.cores.iter().zip(&from.cores).map(|(&to, &from)| to - from).collect(),

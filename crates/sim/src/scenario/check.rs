@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use machine::buffer::PacketBuffer;
 use machine::memory::MAX_CORES;
+use machine::nic::{PacketStart, RxRings};
 use units::LINE_BYTES;
 
 use super::clos::{CLASSES, number};
@@ -176,6 +177,15 @@ impl Scenario {
             );
             found.add("nic.queues_per_core", message);
         }
+        let (held, descriptors) = (queues.saturating_mul(self.nic.driver.rx_bulk), self.nic.rx_descriptors);
+        if self.nic.rings == RxRings::Shared && held > descriptors {
+            let message = format!(
+                "shared: {queues} queues keep up to {} descriptors each that they have not posted yet, allowed are fewer than {descriptors} \
+                 in all (nic.rx_descriptors = {held}, or fewer cores)",
+                self.nic.driver.rx_bulk
+            );
+            found.add("nic.rings", message);
+        }
         if let Some(pipeline) = &self.pipeline {
             found.take(pipeline.check("pipeline", self.machine.cores));
         }
@@ -208,12 +218,47 @@ impl Scenario {
             }
         }
         found.take(self.mempool.check("mempool", &self.holders()));
+        self.check_start(found);
+        if self.buffer.is_some() && self.nic.payload_memory.is_some() {
+            let message = "given: cells of a packet buffer hold whole packets (leave buffer out)";
+            found.add("nic.payload_memory", message.into());
+        }
+        if self.buffer.is_some() && self.nic.elastic.is_some() {
+            let message = "given: a packet gets its cells as it arrives, and would hold them while it waits in the NIC (leave buffer out)";
+            found.add("nic.elastic", message.into());
+        }
+        if self.buffer.is_some() && self.nic.drop_dead {
+            let message = "true: the NIC gives cells of a packet buffer back once it has read them, and another packet may be there before a core \
+                 gives up their lines (leave buffer out)";
+            found.add("nic.drop_dead", message.into());
+        }
         if let Some(buffer) = &self.buffer {
             if buffer.cell.bytes() < LINE_BYTES {
                 let allowed = "allowed are 64 B or more (a server's memory works in lines)";
                 found.add("buffer.cell", format!("{}: {allowed}", buffer.cell));
             } else {
                 found.take(PacketBuffer::new(buffer, "buffer", |_| 0));
+            }
+        }
+    }
+}
+
+impl Scenario {
+    /// What stands against `mempool.start`.
+    fn check_start(&self, found: &mut ScenarioFaults) {
+        let Some(start) = self.mempool.start else { return };
+        if self.buffer.is_some() {
+            found.add("mempool.start", "packets begin in cells of a packet buffer (leave buffer out)".into());
+        }
+        if let PacketStart::NearSlice(_) = start {
+            let path = "mempool.start.near_slice";
+            if self.machine.llc.interconnect.is_none() {
+                let message = "all slices are equally far from a core (give machine.llc.interconnect)";
+                found.add(path, message.into());
+            }
+            if self.nic.rings != RxRings::Private {
+                let message = "who posts a buffer does not know which core gets it (nic.rings = \"private\")";
+                found.add(path, message.into());
             }
         }
     }

@@ -268,6 +268,15 @@ impl Scenario {
             found.add("machine.gpu", message.into());
         }
         let unmaps = self.machine.iommu.as_ref().is_some_and(machine::memory::IommuSpec::unmaps);
+        if self.nic.payload_memory.is_some() {
+            let message =
+                "a GPU reads frames in memory, and payload that stays in the NIC is not there (leave one of them out)";
+            found.add("nic.payload_memory", message.into());
+        }
+        if self.nic.drop_dead {
+            let message = "a core gives up lines of packets that its burst ends, and a GPU's packets end in another (leave one of them out)";
+            found.add("nic.drop_dead", message.into());
+        }
         if gpu.attached == GpuMemory::Discrete && unmaps {
             let message = "a core unmaps a packet when it receives it, and a copy to the GPU needs it mapped (take mode = \"on\", or an \
                            integrated GPU)";

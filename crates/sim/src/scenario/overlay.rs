@@ -285,22 +285,32 @@ pub(super) fn mib(bytes: u64) -> String {
 /// Makes a preset's pool as large as more cores, longer rings or software queues want it, to the next power of two. A pool
 /// that stayed as it is would starve, and what was asked for would not be seen.
 pub(super) fn grow_pool(merged: &mut toml::Table) -> Option<String> {
+    let rings = get_mut(merged, &["nic", "rings"]).and_then(|v| v.as_str()).unwrap_or_default().to_string();
     let mut number = |path: &[&str]| {
         get_mut(merged, path).and_then(|v| v.as_integer()).and_then(|n| u32::try_from(n).ok()).filter(|&n| n < 1 << 24)
     };
     let cores = number(&["machine", "cores"]).unwrap_or(0);
-    let receiving = number(&["pipeline", "rx_cores"]);
+    let pipelined = number(&["pipeline", "rx_cores"]);
+    let receiving = pipelined.unwrap_or(cores).min(cores);
+    let queues = number(&["nic", "queues_per_core"]).unwrap_or(1);
+    let descriptors = number(&["nic", "rx_descriptors"]).unwrap_or(0);
+    let deliveries = number(&["nic", "deliveries"]).unwrap_or(4 * descriptors);
+    let (rings, queues, arrivals) = match rings.as_str() {
+        "shared" => (receiving.min(1), 1, 0),
+        "bisected" => (receiving, queues, deliveries.saturating_mul(queues)),
+        _ => (receiving, queues, 0),
+    };
     let holders = Holders {
         cores,
-        receiving: receiving.unwrap_or(cores).min(cores),
+        receiving,
+        rings,
         ports: number(&["nic", "ports"]).unwrap_or(0),
-        rx_descriptors: number(&["nic", "rx_descriptors"])
-            .unwrap_or(0)
-            .saturating_mul(number(&["nic", "queues_per_core"]).unwrap_or(1)),
+        rx_descriptors: descriptors.saturating_mul(queues),
+        arrivals,
         tx_descriptors: number(&["nic", "tx_descriptors"]).unwrap_or(0),
         burst: number(&["nic", "burst"]).unwrap_or(0),
         cache: number(&["mempool", "cache"]).unwrap_or(0),
-        queue: receiving.map_or(0, |_| number(&["pipeline", "queue"]).unwrap_or(PipelineSpec::QUEUE)),
+        queue: pipelined.map_or(0, |_| number(&["pipeline", "queue"]).unwrap_or(PipelineSpec::QUEUE)),
         offloaded: super::gpus::most_packets_of(merged),
     };
     let wanted = holders.most();

@@ -11,7 +11,7 @@ use machine::memory::{
     ApplicationSpec, CopyEngineSpec, CopyTableSpec, Hierarchy, IommuSpec, LlcSpec, MemorySpec, SocketsSpec,
     StackedTablesSpec, TlbSpec,
 };
-use machine::nic::{Holders, Mempool, MempoolSpec, NicSpec, PipelineSpec, ServerLayout};
+use machine::nic::{Holders, Mempool, MempoolSpec, NicSpec, PipelineSpec, RxRings, ServerLayout};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use traffic::{ArrivalSpec, FlowSpec, MixSpec, PayloadSpec, PhaseSpec, SizeSpec, SourceSpec};
@@ -107,11 +107,16 @@ impl Scenario {
 
     /// What can hold mbufs.
     pub fn holders(&self) -> Holders {
+        let (receiving, rings) = (self.receiving_cores(), self.nic.rings);
+        let queues = if rings == RxRings::Shared { 1 } else { self.nic.queues_per_core };
+        let arrivals = if rings == RxRings::Bisected { self.nic.deliveries().saturating_mul(queues) } else { 0 };
         Holders {
             cores: self.machine.cores,
-            receiving: self.receiving_cores(),
+            receiving,
+            rings: rings.count(receiving),
             ports: self.nic.ports.into(),
-            rx_descriptors: self.nic.rx_descriptors.saturating_mul(self.nic.queues_per_core),
+            rx_descriptors: self.nic.rx_descriptors.saturating_mul(queues),
+            arrivals,
             tx_descriptors: self.nic.tx_descriptors,
             burst: self.nic.burst,
             cache: self.mempool.cache,

@@ -12,14 +12,18 @@
 
 pub(crate) mod clos;
 pub mod control_plane;
+mod elastic;
 mod functional;
 pub mod gpu;
 mod intake;
 mod mappings;
 pub mod neighbours;
+mod nic_memory;
 mod output;
 pub(crate) mod owners;
 mod pending;
+pub mod placing;
+mod rings;
 mod saved;
 mod spread;
 mod stalls;
@@ -34,7 +38,7 @@ use functions::{Function, MemberTotals, PacketFunction, Verdict};
 use machine::MachineError;
 use machine::buffer::{BufferCounters, BufferSpec, PacketBuffer};
 use machine::cores::{BurstPacket, Core, CoreSpec, CoreStep};
-use machine::memory::Hierarchy;
+use machine::memory::{DmaTarget, Hierarchy, TargetsSpec};
 use machine::nic::{
     Credits, Doorbells, DriverSpec, Mempool, PACKET_BUFFER, PcieLink, PipelineSpec, RSS_KEY, RX_COMPLETIONS, RX_RING,
     Received, RxQueues, ServerLayout, SoftQueue, TX_RING, Toeplitz, TxQueue, choose_worker,
@@ -51,12 +55,16 @@ use crate::scenario::clos::{RX_CLASS, WORK_CLASS, of_core};
 use crate::scenario::neighbours as others;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::server::control_plane::{ControlTables, count_burst};
+use crate::server::elastic::Elastic;
 use crate::server::functional::{CoarseClock, Device};
 use crate::server::gpu::{BackFromGpu, CommitOrder, GpuCounters, GpuPacket, GpuTask, GpuTurn, ServerGpu, WayOfBurst};
 use crate::server::intake::Intake;
 use crate::server::neighbours::{Neighbour, NeighbourCounters};
+use crate::server::nic_memory::NicMemory;
 use crate::server::output::NicOutput;
 use crate::server::pending::PendingIo;
+use crate::server::placing::{DeadPackets, PacketStarts, PlacingCounters};
+use crate::server::rings::{CommonRings, TakenBuffer};
 use crate::server::stalls::SystemStalls;
 
 pub use saved::belonging;
@@ -240,6 +248,19 @@ pub struct Server {
     pool: Mempool,
     /// Its size.
     mbufs: u64,
+    /// Rings of empty buffers, where not each queue takes from its own alone.
+    common: Option<Box<CommonRings>>,
+    /// Where what the NIC receives goes, if not the usual way.
+    targets: Option<TargetsSpec>,
+    /// Packets whose lines are given up once they are dead.
+    dead: Option<Box<DeadPackets>>,
+    placing: PlacingCounters,
+    /// Packets that wait in the NIC's memory for want of descriptors.
+    elastic: Option<Box<Elastic>>,
+    /// Payload that stays in the NIC.
+    nic_memory: Option<Box<NicMemory>>,
+    /// Where packets begin in their mbufs.
+    starts: Option<Box<PacketStarts>>,
     /// What gives packets their memory in place of their mbufs.
     scattered: Option<Box<Scattered>>,
     cores: Vec<ServerCore>,
@@ -303,6 +324,12 @@ state::state!(Server {
         stalled,
         stalled_bytes,
         pool,
+        common,
+        dead,
+        placing,
+        elastic,
+        nic_memory,
+        starts,
         batches,
         free_batches,
         locks,
@@ -326,6 +353,7 @@ state::state!(Server {
         fifo_bytes,
         layout,
         mbufs,
+        targets,
         poll,
         burst,
         spare,
@@ -349,7 +377,7 @@ state::state!(Server {
 #[derive(Clone, serde::Serialize, serde::Deserialize)]
 struct Crossing {
     received: Received,
-    descriptor: u64,
+    buffer: TakenBuffer,
     core: usize,
     /// What is written: the packet, and its descriptor or completion.
     bytes: u64,
@@ -363,6 +391,8 @@ enum ServerEvent {
     Intake,
     /// The next crossing packet reaches the memory system.
     DmaWrite,
+    /// A packet of this queue, of all, has come out of the NIC's memory.
+    Fetched(usize),
     /// Credits for the oldest packet that waits for them are back.
     Credits,
     /// A core polls, goes on, or completes its burst.
@@ -464,6 +494,8 @@ struct ServerCore {
     busy_until: Ps,
     /// When the NIC began to read the packets of its latest batch, beside a GPU.
     read_from: Ps,
+    /// Mbufs that its burst gives up, each with its packet.
+    dead: Vec<(u32, u64)>,
     /// Its doorbells, and those of its burst: see [`ServerCore::doorbells`].
     bells: Doorbells,
     to_ring: (bool, u32),
@@ -532,6 +564,7 @@ state::state!(ServerCore {
         commit,
         busy_until,
         read_from,
+        dead,
         bells,
         to_ring,
         ringing,
@@ -656,6 +689,7 @@ fn placed(
         bytes: buffer.size.bytes(),
         sharing: Sharing::Shared,
     }));
+    regions.extend(nic.payload_memory.as_ref().map(|_| NicMemory::region(scenario.mempool.size)));
     regions.extend(others::region(&scenario.neighbours));
     regions.extend(others::statistics(&scenario.neighbours, m.cores));
     let layout = ServerLayout::new(
@@ -670,6 +704,11 @@ fn placed(
         },
     )?;
     m.place(&mut memory, &layout)?;
+    if let Some(spec) = &nic.payload_memory {
+        let window = NicMemory::region(scenario.mempool.size);
+        let (first, count) = lines(layout.address(window.id, 0, 0), window.bytes);
+        memory.put_into_nic(first.0..first.0 + count, spec.read.ps());
+    }
     clos::apply(&m.clos, &mut memory)?;
     owners::tell(&mut memory, scenario, &layout, &regions[..tables], seed)?;
     memory.hold_tails(nic.cache_cells, scenario.receiving_cores(), "nic.cache_cells")?;
@@ -729,6 +768,7 @@ impl ServerCore {
                 commit: VecDeque::new(),
                 busy_until: Ps::ZERO,
                 read_from: Ps::ZERO,
+                dead: Vec::new(),
                 bells: Doorbells::new(nic),
                 to_ring: (false, 0),
                 ringing: Ps::ZERO,
@@ -759,8 +799,7 @@ impl Server {
         offer: u64,
         seed: Seed,
     ) -> Result<Server, ScenarioError> {
-        let m = &scenario.machine;
-        let nic = &scenario.nic;
+        let (m, nic) = (&scenario.machine, &scenario.nic);
         let mut pool = Mempool::new(&scenario.mempool, m.cores);
         if scenario.mempool.shuffled {
             let mut order = seed.stream("mempool.order");
@@ -771,6 +810,7 @@ impl Server {
         let gpu = ServerGpu::of(scenario, &function, &layout, all_cores)?.map(Box::new);
         let poll = Ps(m.core.period().0 * u64::from(m.core.poll_cycles));
         let scattered = Scattered::of(scenario, &layout, seed)?.map(Box::new);
+        let common = CommonRings::of(scenario, &mut pool)?;
         let cores = ServerCore::of_all(scenario, &mut pool, poll, seed)?;
         let tables = control_tables(scenario, &function)?;
         let mut server = Server {
@@ -813,9 +853,16 @@ impl Server {
                 .output_block
                 .map(|n| Box::new(NicOutput::new(n, nic.cache_cells, m.cores as usize, usize::from(nic.ports)))),
             memory,
+            nic_memory: NicMemory::of(scenario, &layout),
             layout,
             pool,
             mbufs: scenario.mempool.size.into(),
+            common,
+            targets: nic.targets.clone(),
+            dead: DeadPackets::of(scenario),
+            placing: PlacingCounters::default(),
+            elastic: Elastic::of(scenario),
+            starts: PacketStarts::of(scenario),
             scattered,
             cores,
             function,
@@ -874,6 +921,7 @@ impl Server {
                         self.dma_writes(observer);
                     }
                 }
+                ServerEvent::Fetched(queue) => self.fetched(queue),
                 ServerEvent::Credits => self.dma_writes(observer),
                 ServerEvent::Core(i) => self.core(i, observer),
                 ServerEvent::ReadDescriptors(batch) => self.read_descriptors(batch),
@@ -934,6 +982,16 @@ impl Server {
         self.scattered.as_ref().map_or(0, |scattered| scattered.buffer.cells_held())
     }
 
+    /// What became of received packets beside the LLC's I/O ways; none where nothing of it is on.
+    pub fn placing(&self) -> Option<PlacingCounters> {
+        let is_on = self.common.is_some()
+            || self.targets.is_some()
+            || self.dead.is_some()
+            || self.elastic.is_some()
+            || self.nic_memory.is_some();
+        is_on.then_some(self.placing)
+    }
+
     /// What each member of a chain has done so far; none of a function alone.
     pub fn members(&self) -> Vec<MemberTotals> {
         match &self.function {
@@ -974,6 +1032,7 @@ impl Server {
         states.queued += self.gpu.as_ref().map_or(0, |gpu| gpu.held());
         let back = |worker: &ServerCore| worker.returned.len() + worker.commit.iter().flatten().count();
         states.queued += self.cores.iter().map(|worker| back(worker) as u64).sum::<u64>();
+        states.descriptors += self.common.as_ref().and_then(|c| c.shared()).map_or(0, |ring| ring.posted() as u64);
         states.sending = self.mbufs.saturating_sub(states.free + states.descriptors + states.queued);
         states
     }
@@ -1125,25 +1184,34 @@ impl Server {
     }
 
     /// The NIC takes a descriptor of queue `queue` for `packet` and sends both over PCIe, or loses it.
-    fn take_in(&mut self, packet: Packet, queue: usize, observer: &mut impl DepartureObserver) {
-        let now = self.engine.now();
-        let (core, queue) = (queue / self.queues_per_core, queue % self.queues_per_core);
+    fn take_in(&mut self, packet: Packet, of_all: usize, observer: &mut impl DepartureObserver) {
+        let (core, queue) = (of_all / self.queues_per_core, of_all % self.queues_per_core);
+        if self.elastic.as_ref().is_some_and(|elastic| elastic.waits(of_all)) {
+            return self.hold_or_lose(packet, of_all, Loss::NoRxDescriptor, observer);
+        }
         if self.scattered.as_mut().is_some_and(|s| !s.allocate(packet.frame_bytes)) {
             return self.lose(packet, core, Loss::NoBuffer, observer);
         }
-        let CoreInput::Nic(rx) = &mut self.cores[core].input else { return };
-        let Some((descriptor, mbuf)) = rx.take_descriptor(queue) else {
-            let loss = if rx.queue(queue).is_starved() { Loss::NoMbuf } else { Loss::NoRxDescriptor };
-            return self.lose(packet, core, loss, observer);
-        };
+        match self.take_buffer(core, queue) {
+            Ok(buffer) => self.cross(packet, core, queue, buffer),
+            Err(loss) => self.hold_or_lose(packet, of_all, loss, observer),
+        }
+    }
+
+    /// `packet` of queue `queue` of core `core` crosses PCIe into `buffer`.
+    fn cross(&mut self, packet: Packet, core: usize, queue: usize, buffer: TakenBuffer) {
+        let now = self.engine.now();
+        let mbuf = buffer.mbuf;
+        self.choose_start(core, mbuf);
         if let Some(scattered) = &mut self.scattered {
             scattered.give(mbuf);
         }
-        let bytes = u64::from(packet.frame_bytes) + self.driver.written();
+        let bytes = u64::from(packet.frame_bytes - self.keep_payload(mbuf, packet.frame_bytes)) + self.driver.written();
         let at = self.up.transfer(now, bytes) + self.rx_pipeline;
         let in_nic = now - packet.arrival + self.rx_pipeline;
-        let received = Received { packet, mbuf, visible: at, in_nic, queue: queue as u16, ..Received::default() };
-        self.crossing.push_back(Crossing { received, descriptor, core, bytes });
+        let (queue, slot) = (queue as u16, buffer.slot);
+        let received = Received { packet, mbuf, visible: at, in_nic, queue, slot, ..Received::default() };
+        self.crossing.push_back(Crossing { received, buffer, core, bytes });
         self.engine.schedule(at, PRIORITY_NIC, ServerEvent::DmaWrite);
     }
 
@@ -1187,34 +1255,45 @@ impl Server {
 
     /// Writes a packet and its descriptor; when both are in memory, if that is known now.
     fn dma_write(&mut self, crossing: Crossing, observer: &mut impl DepartureObserver) -> Option<Ps> {
-        let Crossing { mut received, descriptor, core, bytes } = crossing;
+        let Crossing { mut received, buffer, core, bytes } = crossing;
         let now = self.engine.now();
         let CoreInput::Nic(rx) = &self.cores[core].input else { return Some(now) };
         let rx = rx.queue(received.queue.into());
-        let ring = self.layout.address(RX_RING, rx.offset(descriptor), core as u16);
+        let offset = buffer.slot * u64::from(self.driver.rx_descriptor);
+        let ring = self.layout.address(RX_RING, offset, buffer.ring);
         // The NIC has fetched descriptors ahead, a line at a time.
         if ring.0.is_multiple_of(LINE_BYTES) {
             self.memory.read_descriptors(ring.line(), now);
             self.memory.translated();
         }
-        let told = match rx.completion_offset(descriptor) {
+        let told = match rx.completion_offset(buffer.number) {
             Some(offset) => self.layout.address(RX_COMPLETIONS, offset, core as u16),
             None => ring,
         };
+        self.note_written(received.mbuf, received.packet.id.0, received.packet.frame_bytes);
         self.memory.open();
+        let start = self.data(received.mbuf);
+        let host = self.host_lines(received.mbuf, start, received.packet.frame_bytes.into());
+        let mut before = 0;
+        let consumer = self.cores[core].consumer();
+        let (memory, placing) = (&mut self.memory, &mut self.placing);
+        let mut write = |first: Line, count| {
+            observer.packet_lines(first, count, true);
+            let Some(targets) = &self.targets else { return memory.dma_write_packet(core, first, count, now) };
+            let part = (before, first, count);
+            before += count;
+            placing::write_packet(memory, targets, consumer, placing, part, now)
+        };
         let written = match &self.scattered {
-            None => {
-                let (first, count) = lines(self.layout.data(received.mbuf), u64::from(received.packet.frame_bytes));
-                observer.packet_lines(first, count, true);
-                self.memory.dma_write_packet(core, first, count, now)
-            }
+            None => write(host.0, host.1),
             Some(scattered) => {
                 let runs = scattered.runs(received.mbuf, 0, u64::from(received.packet.frame_bytes));
-                let runs = runs.inspect(|&(first, count)| observer.packet_lines(first, count, true));
-                runs.map(|(first, count)| self.memory.dma_write_packet(core, first, count, now)).max().unwrap_or(now)
+                runs.map(|(first, count)| write(first, count)).max().unwrap_or(now)
             }
         };
-        let written = written.max(self.memory.write_descriptors(told.line(), now));
+        let of_descriptors = self.targets.as_ref().map_or(DmaTarget::Llc, |targets| targets.descriptors);
+        let told = placing::write(&mut self.memory, of_descriptors, consumer, &mut self.placing, (told.line(), 1), now);
+        let written = written.max(told);
         let written = self.memory.close(written);
         received.translated = self.memory.translated();
         self.written(core, received, bytes, written)
@@ -1306,6 +1385,7 @@ impl Server {
         if !freed.is_empty() {
             self.pool.put_bulk(id, &freed, script);
         }
+        self.drop_dead(i, &freed, now);
         freed.clear();
         self.freed = freed;
         let unmapping = self.map_buffers(i, now);
@@ -1313,7 +1393,8 @@ impl Server {
         worker.unmapping = unmapping;
         let script = worker.core.script();
         if let CoreInput::Nic(rx) = &mut worker.input {
-            worker.counters.rx_nombuf += rx.refill(id, &mut self.pool, script) as u64;
+            let shared = self.common.as_mut().and_then(|common| common.shared_mut());
+            worker.counters.rx_nombuf += rx.refill(id, &mut self.pool, shared, script) as u64;
         }
         if let Some(parts) = self.instruction_parts {
             script.scale(parts);
@@ -1328,28 +1409,44 @@ impl Server {
         worker.to_ring = (refilled, sent);
         worker.ringing = self.core_spec.stalls(worker.packets.len()) + worker.busy_until.since(now);
         worker.started = now;
-        let layout = &self.layout;
+        worker.before = worker.core.instructions();
+        worker.in_detail = !self.coarse.on;
+        self.lay_out(i, now);
+        if self.coarse.on {
+            self.replay_at_once(i);
+        } else {
+            self.cores[i].state = CoreState::Running;
+            self.step(i);
+        }
+    }
+
+    /// Core `i` begins its burst with its packets where they lie.
+    fn lay_out(&mut self, i: usize, now: Ps) {
+        let worker = &mut self.cores[i];
+        let (layout, starts) = (&self.layout, self.starts.as_deref());
         let scattered = self.scattered.as_deref();
         let cells = worker.core.cells();
         cells.clear();
         if let Some(scattered) = scattered {
             worker.in_burst.iter().for_each(|entry| cells.extend(scattered.lines_of(entry.mbuf)));
         }
+        let nic_memory = self.nic_memory.as_deref();
+        if let Some(memory) = nic_memory {
+            for entry in &worker.in_burst {
+                memory.cells(entry.mbuf, placing::data(layout, starts, entry.mbuf), cells);
+            }
+        }
         let places = worker.packets.iter().zip(&worker.in_burst).map(|(packet, entry)| BurstPacket {
             id: packet.id,
             mbuf: layout.mbuf(entry.mbuf),
-            data: layout.data(entry.mbuf),
-            cells: scattered.map_or(0, |s| s.lines_of(entry.mbuf).len() as u32),
+            data: placing::data(layout, starts, entry.mbuf),
+            cells: match (scattered, nic_memory) {
+                (Some(scattered), _) => scattered.lines_of(entry.mbuf).len() as u32,
+                (None, Some(memory)) => memory.count(entry.mbuf),
+                (None, None) => 0,
+            },
         });
-        worker.before = worker.core.instructions();
-        worker.in_detail = !self.coarse.on;
         worker.core.start(places, now);
-        if self.coarse.on {
-            self.replay_at_once(i);
-        } else {
-            worker.state = CoreState::Running;
-            self.step(i);
-        }
     }
 
     /// Runs the function on the burst of core `i` and sends what leaves. `freed` gets the mbufs of what does not.
@@ -1519,10 +1616,13 @@ impl Server {
     /// The burst of core `i` is complete: its packets go where they go from there, and the core looks for more.
     fn finish_burst(&mut self, i: usize, observer: &mut impl DepartureObserver) {
         let now = self.engine.now();
+        self.drop_ended(i, now);
         let worker = &mut self.cores[i];
         if let CoreInput::Nic(rx) = &mut worker.input {
-            rx.doorbell();
+            rx.doorbell(self.common.as_mut().and_then(|common| common.shared_mut()));
         }
+        self.fetch_held();
+        let worker = &mut self.cores[i];
         if let Some(system) = &mut worker.system {
             system.rest(now);
         }
@@ -1539,6 +1639,7 @@ impl Server {
             worker.counters.spent.charge(Reason::Core, worker.ringing);
         }
         let (mut leaving, mut to_gpu, mut held) = (Vec::new(), Vec::new(), Vec::new());
+        let mut ended = Vec::new();
         let mut handed = std::mem::take(&mut self.handed);
         for (index, (entry, packet)) in worker.in_burst.drain(..).zip(worker.packets.drain(..)).enumerate() {
             let spent = || {
@@ -1592,6 +1693,7 @@ impl Server {
                 if let Some(scattered) = &mut self.scattered {
                     scattered.free(entry.mbuf);
                 }
+                ended.push(entry.mbuf);
                 self.inside -= 1;
                 observer.departure(&Departure {
                     packet: packet.id,
@@ -1605,6 +1707,7 @@ impl Server {
             }
             self.spare.push(packet);
         }
+        ended.into_iter().for_each(|mbuf| self.release_payload(mbuf));
         self.hand_to_nic(i, leaving);
         for (to, packet) in handed.drain(..) {
             if let CoreInput::Queue(_, queue) = &mut self.cores[to].input {
@@ -1662,8 +1765,10 @@ impl Server {
     fn rest(&mut self, i: usize) {
         let now = self.engine.now();
         let worker = &mut self.cores[i];
+        let shared = self.common.as_ref().and_then(|common| common.shared());
+        let more = self.more || self.elastic.as_ref().is_some_and(|elastic| elastic.holds());
         worker.state = match &worker.input {
-            CoreInput::Nic(rx) if rx.is_dry() && self.more => {
+            CoreInput::Nic(rx) if rx.is_dry(shared) && more => {
                 self.engine.schedule(now + self.poll.max(Ps(1)), PRIORITY_CORE, ServerEvent::Core(i));
                 CoreState::Starving
             }
@@ -1733,7 +1838,8 @@ impl Server {
             let bytes = u64::from(packet.sent_bytes);
             // It came with its descriptor: nothing is read for it.
             let copied = self.cores[core].tx[usize::from(packet.port.0)].is_copied(packet.sent_bytes);
-            let start = Addr(self.layout.data(packet.mbuf).0.saturating_add_signed(packet.moved.into()));
+            let start = Addr(self.data(packet.mbuf).0.saturating_add_signed(packet.moved.into()));
+            let bytes = bytes.saturating_sub(self.kept(packet.mbuf).into());
             let (first, count) = lines(start, bytes);
             if self.output.is_some() {
                 let runs = match &self.scattered {
@@ -1741,7 +1847,7 @@ impl Server {
                     None => vec![(first, count, true)],
                     Some(scattered) => scattered.to_send(packet.mbuf, packet.moved, start, bytes),
                 };
-                self.read_in_blocks(packet, handed, runs.into_iter());
+                self.read_in_blocks(packet, handed, bytes, runs.into_iter());
                 continue;
             }
             self.memory.open();
@@ -1795,6 +1901,7 @@ impl Server {
         if let Some(scattered) = &mut self.scattered {
             scattered.free(packet.mbuf);
         }
+        self.release_payload(packet.mbuf);
         let memory = self.coarse.device(Device::Read, memory + packet.translated);
         let read = self.paced(crossed + memory);
         let port = usize::from(packet.port.0);

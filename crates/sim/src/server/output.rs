@@ -90,11 +90,12 @@ impl NicOutput {
 }
 
 impl Server {
-    /// `packet` waits for its turns; it lies in `runs`, each told with whether it is of the packet as it came.
+    /// `packet`, of which `bytes` bytes are read, waits for its turns; it lies in `runs`, each told with whether it is of the packet as it came.
     pub(super) fn read_in_blocks(
         &mut self,
         packet: Leaving,
         batch: HandedOver,
+        bytes: u64,
         runs: impl Iterator<Item = (Line, u64, bool)>,
     ) {
         let now = self.engine.now();
@@ -104,7 +105,6 @@ impl Server {
         if queue.asked == queue.packets.len() {
             output.turns.push_back(at);
         }
-        let bytes = u64::from(packet.sent_bytes);
         let runs = runs.filter(|(_, count, _)| *count > 0).collect();
         queue.packets.push_back(BlockRead {
             packet,

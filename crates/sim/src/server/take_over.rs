@@ -43,6 +43,8 @@ impl Server {
             CoreInput::Nic(rx) => Some(rx.queues()),
             CoreInput::Queue(..) => None,
         });
+        let shared = self.common.as_ref().and_then(|common| common.shared());
+        let shared = shared.map(|ring| ring.posted_mbufs().collect::<Vec<u32>>()).unwrap_or_default();
         let mut rings: Vec<_> = rings.flatten().map(|rx| rx.posted_mbufs()).collect();
         // Rings go round side by side; those that hold more begin first.
         let longest = rings.iter().map(ExactSizeIterator::len).max().unwrap_or(0);
@@ -50,7 +52,7 @@ impl Server {
         for left in (1..=longest).rev() {
             posted.extend(rings.iter_mut().filter(|ring| ring.len() >= left).filter_map(Iterator::next));
         }
-        let free = self.pool.by_use(posted.into_iter());
+        let free = self.pool.by_use(posted.into_iter().chain(shared));
         let mut in_hand = vec![true; self.mbufs as usize];
         for &mbuf in &free {
             in_hand[mbuf as usize] = false;

@@ -123,6 +123,30 @@ const CASES: &[(&str, &[&str])] = &[
             "traffic.load=0.9",
         ],
     ),
+    ("forwarding", &["nic.driver=\"mlx5\"", "nic.rings=shared", "nic.rx_descriptors=512", "traffic.load=0.8"]),
+    (
+        "forwarding",
+        &[
+            "nic.driver=\"mlx5\"",
+            "nic.rings=bisected",
+            "nic.deliveries=256",
+            "nic.drop_dead=true",
+            "nic.targets={ descriptors = \"l2\", header = \"l2\", payload = \"memory\" }",
+            "traffic.flows.popularity={ zipf = 1.2 }",
+            "traffic.load=0.9",
+        ],
+    ),
+    (
+        "forwarding",
+        &[
+            "nic.elastic={}",
+            "nic.payload_memory={ size = \"64 KiB\" }",
+            "nic.rx_descriptors=64",
+            "mempool.start={ stagger = 1 }",
+            "traffic.load=1.0",
+            "machine.core.frequency=\"0.9 GHz\"",
+        ],
+    ),
     ("forwarding", &["machine.stacked.memory.channels=8", "mempool.shuffled=true", "mempool.kind=lifo"]),
 ];
 

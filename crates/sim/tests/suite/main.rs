@@ -11,6 +11,7 @@ mod near;
 mod nics;
 mod owners;
 mod packet_buffer;
+mod placing;
 mod policy_and_faults;
 mod run;
 mod sampling;

@@ -158,7 +158,14 @@ struct RingIndices {
 
 impl Forwarder {
     fn new(spec: &TestpmdSpec) -> Forwarder {
-        let pool = MempoolSpec { size: spec.pool, cache: spec.cache, kind: spec.order, shuffled: false, element: None };
+        let pool = MempoolSpec {
+            size: spec.pool,
+            cache: spec.cache,
+            kind: spec.order,
+            shuffled: false,
+            element: None,
+            start: None,
+        };
         Forwarder {
             spec: spec.clone(),
             pool: Mempool::new(&pool, 1),

@@ -26,6 +26,7 @@ use crate::run::RunResult;
 use crate::run::sampling::Sampling;
 use crate::scenario::{FunctionKind, Scenario};
 use crate::server::Loss;
+use crate::server::placing::PlacingCounters;
 use gpu::GpuSummary;
 use hardware::{
     ClassSummary, CopyEngineSummary, CopyTable, CoreSummary, DramSummary, FlowTableSummary, IommuSummary, LevelSummary,
@@ -205,6 +206,8 @@ pub struct Summary {
     packet_buffer: Option<PacketBufferSummary>,
     /// What the NIC's SRAM for the tails of receive queues did; null without `nic.cache_cells`.
     nic_cache: Option<NicCache>,
+    /// What became of received packets beside the LLC's I/O ways; null without `nic.rings`, `nic.targets` and `nic.drop_dead`.
+    placing: Option<PlacingCounters>,
     /// The run at other loads.
     curve: Vec<CurvePoint>,
     /// The run by intervals of simulated time.
@@ -325,6 +328,7 @@ impl Summary {
             mempool: MempoolSummary::of(scenario, measured),
             packet_buffer: PacketBufferSummary::of(scenario, measured),
             nic_cache: NicCache::of(scenario, measured),
+            placing: measured.counts.placing,
             curve: result.curve.iter().map(CurvePoint::of).collect(),
             series: series(scenario, m),
             policy: PolicySummary::of(result),

@@ -9,7 +9,8 @@ use machine::cores::{BurstPacket, Core, CoreStep};
 use machine::dram::DramCounters;
 use machine::memory::Hierarchy;
 use machine::nic::{
-    Mempool, RSS_KEY, RX_COMPLETIONS, RX_RING, Received, RxQueues, ServerLayout, TX_RING, Toeplitz, TxQueue,
+    Mempool, NicSpec, RSS_KEY, RX_COMPLETIONS, RX_RING, Received, RxQueues, RxRings, ServerLayout, TX_RING, Toeplitz,
+    TxQueue,
 };
 use packet::{Packet, layers};
 use stats::{Attribution, Reason};
@@ -122,7 +123,8 @@ impl<'a> Idle<'a> {
     /// # Errors
     /// A machine or a load that cannot be.
     pub(super) fn new(scenario: &'a Scenario, loaded: &Loaded) -> Result<Idle<'a>, ScenarioError> {
-        let (m, nic) = (&scenario.machine, &scenario.nic);
+        let (m, nic) =
+            (&scenario.machine, &NicSpec { rings: RxRings::Private, deliveries: None, ..scenario.nic.clone() });
         let seed = Seed(scenario.run.seed);
         let load = scenario.traffic.offered(nic.rate);
         let source = loaded.blueprint.source(rand::Rng::next_u64(&mut seed.stream("traffic")), &load)?;
@@ -224,6 +226,7 @@ impl<'a> Idle<'a> {
             in_nic: Ps::ZERO,
             translated: Ps::ZERO,
             queue,
+            slot: 0,
         });
         worker.waiting += 1;
         worker.waiting
@@ -268,7 +271,7 @@ impl<'a> Idle<'a> {
         if !freed.is_empty() {
             self.pool.put_bulk(id, &freed, script);
         }
-        worker.rx.refill(id, &mut self.pool, script);
+        worker.rx.refill(id, &mut self.pool, None, script);
         if let Some(parts) = self.scenario.instruction_parts() {
             script.scale(parts);
         }
@@ -294,7 +297,7 @@ impl<'a> Idle<'a> {
             }
         };
         let end = end + ringing;
-        worker.rx.doorbell();
+        worker.rx.doorbell(None);
         let n = received.len() as f64;
         let time = (end - now).as_secs();
         self.now = end + APART;

@@ -178,6 +178,12 @@ impl LeftOut {
         note(scenario.nic.output_block.is_some(), "nic.output_block: the NIC reads each packet in one go");
         note(scenario.nic.cache_cells > 0, "nic.cache_cells: the NIC has no memory of its own");
         let nic = &scenario.nic;
+        note(nic.rings != machine::nic::RxRings::Private, "nic.rings: each queue has a ring of its own");
+        note(nic.targets.is_some(), "nic.targets: what the NIC receives goes to the LLC's I/O ways");
+        note(scenario.mempool.start.is_some(), "mempool.start: packets begin behind the usual headroom");
+        note(nic.payload_memory.is_some(), "nic.payload_memory: payload goes to the host");
+        note(nic.elastic.is_some(), "nic.elastic: a packet without a descriptor is lost");
+        note(nic.drop_dead, "nic.drop_dead: dead lines are written back");
         let paced = nic.packet_interval.is_some() || nic.queue_interval.is_some();
         note(paced, "nic.packet_interval and queue_interval: the NIC takes packets as fast as they come");
         let piped = nic.rx_pipeline.is_some() || nic.tx_pipeline.is_some();
