@@ -249,7 +249,14 @@ def test_every_technique_that_fits_starts_alone_and_with_all_others(scenario):
     for each in fit:
         api.resolve(scenario, set=each.overrides)
     kept, clashing = bench.Bench(bench.Asked(scenario)).composing(fit)
-    assert not clashing
+    assert {each.name for each in clashing} <= {
+        "bisected_ring",
+        "drop_dead",
+        "elastic_nic",
+        "near_slice",
+        "nic_payload",
+    }
+    assert all(each.why.startswith("not with ") for each in clashing)
     api.resolve(scenario, set=[override for each in kept for override in each.overrides])
 
 
@@ -258,6 +265,18 @@ def test_a_technique_that_is_on_already_does_not_fit():
     fit, unfit = techniques.fitting(resolved(**settings))
     assert {"hot_mbufs", "long_bursts", "allocator", "wide_io"} <= {each.name for each in unfit}
     assert not {"hot_mbufs", "long_bursts", "allocator", "wide_io"} & {each.name for each in fit}
+
+
+def test_two_forms_of_one_ring_are_not_tried_together_and_a_nic_without_completions_gets_some():
+    fit, _ = techniques.fitting(resolved())
+    by_name = {each.name: each for each in fit}
+    assert by_name["shared_ring"].overrides == ("nic.rings=shared", "nic.driver.rx_completion=32")
+    reason = techniques.excluded("bisected_ring", [by_name["shared_ring"]])
+    assert reason is not None
+    assert "two forms of the same rings" in reason
+    assert techniques.excluded("bisected_ring", [by_name["drop_dead"]]) is None
+    told = techniques.fitting(resolved(**{"nic.driver": "mlx5"}))[0]
+    assert {each.name: each for each in told}["bisected_ring"].overrides == ("nic.rings=bisected",)
 
 
 def test_a_technique_that_does_not_fit_may_be_left_out_all_the_same():

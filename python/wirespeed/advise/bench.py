@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from wirespeed import api, quantities, scenarios, units
-from wirespeed.advise import lossless
+from wirespeed.advise import lossless, techniques
 from wirespeed.advise.factorial import Runs
 from wirespeed.advise.techniques import Technique, Unfit
 from wirespeed.errors import InputError
@@ -145,6 +145,10 @@ class Bench:
         kept: list[Technique] = []
         out: list[Unfit] = []
         for each in fit:
+            why = techniques.excluded(each.name, kept)
+            if why is not None:
+                out.append(Unfit(each.name, each.title, why))
+                continue
             for others in (kept, []):
                 why = self.why_not([*others, each])
                 if why is not None:

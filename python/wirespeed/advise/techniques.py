@@ -319,12 +319,91 @@ def _packet_buffer(of: Resolved) -> Built:
     return ["buffer.allocation=piecewise"], Cost()
 
 
+def _shared_ring(of: Resolved) -> Built:
+    nic = of["nic"]
+    if nic.get("rings", "private") != "private":
+        return f"rings are {nic['rings']} already"
+    if int(of["machine"]["cores"]) < 2:
+        return "there is one core"
+    held = int(of["machine"]["cores"]) * int((nic.get("driver") or {}).get("rx_bulk", _BULK))
+    if int(nic["rx_descriptors"]) < held:
+        return "the ring is smaller than what its cores keep to post at once"
+    return ["nic.rings=shared", *_completions(of)], Cost()
+
+
+def _bisected_ring(of: Resolved) -> Built:
+    if of["nic"].get("rings", "private") != "private":
+        return f"rings are {of['nic']['rings']} already"
+    if int(of["machine"]["cores"]) < 2:
+        return "there is one core"
+    return ["nic.rings=bisected", *_completions(of)], Cost()
+
+
+def _completions(of: Resolved) -> list[str]:
+    """What a NIC needs that tells of packets elsewhere than in the descriptors of their buffers."""
+    if int((of["nic"].get("driver") or {}).get("rx_completion", 0)) > 0:
+        return []
+    return [f"nic.driver.rx_completion={_COMPLETION}"]
+
+
+def _stash(of: Resolved) -> Built:
+    targets = of["nic"].get("targets") or {}
+    if targets.get("header") == "l2":
+        return "headers come to L2 already"
+    return ["nic.targets.descriptors=l2", "nic.targets.header=l2"], Cost()
+
+
+def _payload_past(of: Resolved) -> Built:
+    targets = of["nic"].get("targets") or {}
+    if targets.get("payload") == "memory" or not units.ways(of["machine"]["llc"]["io_ways"]):
+        return "payload goes past the caches already"
+    return ["nic.targets.payload=memory"], Cost()
+
+
+def _drop_dead(of: Resolved) -> Built:
+    if of["nic"].get("drop_dead"):
+        return "dead lines are given up already"
+    if of.get("buffer"):
+        return "cells of a packet buffer are given back by the NIC"
+    return ["nic.drop_dead=true"], Cost()
+
+
+def _near_slice(of: Resolved) -> Built:
+    if of["mempool"].get("start"):
+        return "packets do not begin behind the usual headroom already"
+    if not of["machine"]["llc"].get("interconnect"):
+        return "all slices are equally far (no machine.llc.interconnect)"
+    if of.get("buffer") or of["nic"].get("rings", "private") != "private":
+        return "who posts a buffer does not know which core gets it"
+    return [f"mempool.start={{near_slice={_LATER}}}"], Cost()
+
+
+def _nic_payload(of: Resolved) -> Built:
+    if of["nic"].get("payload_memory"):
+        return "payload stays in the NIC already"
+    if of.get("buffer"):
+        return "cells of a packet buffer hold whole packets"
+    return ["nic.payload_memory={}"], Cost()
+
+
+def _elastic(of: Resolved) -> Built:
+    if of["nic"].get("elastic"):
+        return "packets wait in the NIC already"
+    if of.get("buffer"):
+        return "a packet would hold its cells while it waits"
+    return ["nic.elastic={}"], Cost()
+
+
 def _pool(of: Resolved, cores: int) -> int:
     """Mbufs of a pool of which so many cores never find it empty: a power of two."""
     nic, pipeline = of["nic"], of.get("pipeline") or {}
+    rings = nic.get("rings", "private")
+    deliveries = int(nic.get("deliveries") or 4 * int(nic["rx_descriptors"]))
     return _wirespeed.pool_of(
         cores=cores,
         receiving=min(int(pipeline.get("rx_cores", cores)), cores),
+        rings=1 if rings == "shared" else None,
+        arrivals=deliveries if rings == "bisected" else 0,
         ports=int(nic["ports"]),
         rx_descriptors=int(nic["rx_descriptors"]),
         tx_descriptors=int(nic["tx_descriptors"]),
@@ -347,6 +426,13 @@ _COPY_ENTRIES: Final = 1 << 14
 _SKIP_ABOVE: Final = 0.9
 _TAG_BITS: Final = 32
 _LEAST_SLICES: Final = 4
+# Of a completion, where the NIC has none: the least that holds a length, a hash and the number of a buffer (assumed).
+_COMPLETION: Final = 32
+# `rx_bulk` where no driver is named: crates/machine/src/nic/driver_spec.rs.
+_BULK: Final = 32
+# Lines by which a packet may begin later, so that 1518 B fit behind it in an mbuf of the usual size.
+_LATER: Final = 8
+_RINGS, _PLACING = "shared rings (2023, 2025)", "placing of DMA (2019-2025)"
 _CACHE, _SLICES, _COPY = "5GC2ache (2024)", "sliced LLC (2020)", "copy table (2010)"
 _GPU, _ROWS = "Hermes (2011)", "row locality (2003)"
 _ALL: Final[tuple[tuple[str, str, str, Kind, _Build], ...]] = (
@@ -373,8 +459,33 @@ _ALL: Final[tuple[tuple[str, str, str, Kind, _Build], ...]] = (
     ("own_slices", "half of the LLC slices for tables alone", _SLICES, "software", _own_slices),
     ("skip_llc", f"tables skip the LLC above {_SKIP_ABOVE:.0%} misses", _SLICES, "hardware", _skip_llc),
     ("bypass", "table lines enter the LLC once used again", _SLICES, "hardware", _bypass),
+    ("shared_ring", "one receive ring for all cores", _RINGS, "hardware", _shared_ring),
+    ("bisected_ring", "empty buffers and arrivals in rings apart", _RINGS, "hardware", _bisected_ring),
+    ("stash_header", "completions and headers to L2 by steering tags", _PLACING, "hardware", _stash),
+    ("payload_past", "payload past the caches", _PLACING, "hardware", _payload_past),
+    ("drop_dead", "dead packet lines given up, not written back", _PLACING, "hardware", _drop_dead),
+    ("near_slice", "headers in the slice nearest to their core", _PLACING, "software", _near_slice),
+    ("nic_payload", "payload stays in the NIC (1 MiB of its memory)", _PLACING, "hardware", _nic_payload),
+    ("elastic_nic", "packets without a descriptor wait in the NIC", _PLACING, "hardware", _elastic),
     ("core", "one more core, with its ring", "", "core", _core_more),
 )
+_EXCLUDE: Final[Mapping[frozenset[str], str]] = {
+    frozenset({"shared_ring", "bisected_ring"}): "they are two forms of the same rings",
+    frozenset({"packet_buffer", "drop_dead"}): "the NIC gives cells back before a core could give up their lines",
+    frozenset({"packet_buffer", "elastic_nic"}): "a packet would hold its cells while it waits in the NIC",
+    frozenset({"packet_buffer", "nic_payload"}): "cells of a packet buffer hold whole packets",
+    frozenset({"packet_buffer", "near_slice"}): "packets begin in cells",
+    frozenset({"shared_ring", "near_slice"}): "who posts a buffer does not know which core gets it",
+    frozenset({"bisected_ring", "near_slice"}): "who posts a buffer does not know which core gets it",
+}
+
+
+def excluded(name: str, among: Sequence[Technique]) -> str | None:
+    """Why a technique does not go together with one of these; None where it does."""
+    for other in among:
+        if reason := _EXCLUDE.get(frozenset({name, other.name})):
+            return f"not with {other.name}: {reason} (--without {other.name} tries it)"
+    return None
 
 
 def combined(techniques: list[Technique]) -> Cost:
