@@ -28,6 +28,14 @@ class Option:
     name: str
     value: str
     words: str
+    values: tuple[str, ...] = ()
+    """Those that it takes, where the program lists them."""
+
+    @property
+    def short(self) -> str:
+        """Its first sentence, without marks that a shell may take for its own."""
+        first = re.split(r"(?<=[a-z])\. | \[", self.words)[0]
+        return re.sub(r"['`\[\]:]", "", first)
 
 
 @dataclass(frozen=True)
@@ -120,12 +128,18 @@ def bash(program: Path) -> str:
         f"        {command.name}) words='{' '.join(option.name for option in command.options)}' ;;"
         for command in all_[1:]
     )
+    values = "\n".join(
+        f"        {option.name}) mapfile -t COMPREPLY < <(compgen -W '{' '.join(option.values)}' -- \"$word\"); return ;;"
+        for option in {o.name: o for command in all_ for o in command.options}.values()
+        if option.values
+    )
     return f"""# Completion of wirespeedd for bash
 _wirespeedd() {{
     local word=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}} command='' words each
     case $before in
         --config) mapfile -t COMPREPLY < <(compgen -f -- "$word"); return ;;
         --log) mapfile -t COMPREPLY < <(compgen -W 'error warn info debug' -- "$word"); return ;;
+{values}
     esac
     for each in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
         case " {names} " in *" $each "*) command=$each ;; esac
@@ -146,8 +160,10 @@ def zsh(program: Path) -> str:
     quoted = {command.name: command.words.replace("'", "").replace("`", "").replace(":", "\\:") for command in all_}
     names = "\n".join(f"        '{command.name}:{quoted[command.name]}'" for command in all_[1:])
     flags = "\n".join(
-        f"        '{option.name}[{option.words.split(' [')[0].replace(chr(39), '')}]"
-        + {"": "'", "FILE": ":file:_files'", "LEVEL": ":level:(error warn info debug)'"}.get(option.value, ":value:'")
+        f"        '{option.name}[{option.short}]"
+        + {"": "'", "FILE": ":file:_files'", "LEVEL": ":level:(error warn info debug)'"}.get(
+            option.value, f":value:{'(' + ' '.join(option.values) + ')' if option.values else ''}'"
+        )
         + " \\"
         for option in {o.name: o for command in all_ for o in command.options}.values()
     )
@@ -175,7 +191,7 @@ def fish(program: Path) -> str:
             files = " -r -F" if option.value == "FILE" else " -x" if option.value else ""
             lines.append(
                 f"complete -c wirespeedd -n '__fish_seen_subcommand_from {command.name}' "
-                f"-l {option.name.removeprefix('--')}{files} -d '{option.words.replace(chr(39), '')}'"
+                f"-l {option.name.removeprefix('--')}{files} -d '{option.short}'"
             )
     return "\n".join(lines) + "\n"
 
@@ -186,13 +202,25 @@ def _help(program: Path, *of: str) -> str:
 
 
 def _section(text: str, name: str) -> str:
-    found = re.search(rf"^{name}:\n((?:  .*\n?)+)", text, re.MULTILINE)
+    found = re.search(rf"^{name}:\n((?:(?: .*)?(?:\n|\Z))+)", text, re.MULTILINE)
     return found[1] if found else ""
 
 
 def _options(text: str) -> tuple[Option, ...]:
-    rows = re.findall(r"^ +(?:-\w, )?(--[\w-]+)(?: <(\w+)>)?  +(.+)$", _section(text, "Options"), re.MULTILINE)
-    return tuple(Option(*row) for row in rows)
+    """Options in either form of clap's: words behind an option, or below it with the values that it takes."""
+    found: list[Option] = []
+    head = re.compile(r"^ +(?:-\w, )?(--[\w-]+)(?: <(\w+)>)?(?:  +(.+))?$")
+    for line in _section(text, "Options").splitlines():
+        begins = head.match(line)
+        if begins:
+            found.append(Option(begins[1], begins[2] or "", begins[3] or ""))
+        elif found and line.strip():
+            last, words, value = found[-1], line.strip(), re.match(r"^ *- ([\w-]+):\s+(.*)$", line)
+            words = "" if words == "Possible values:" else f"{value[1]}: {value[2]}." if value else words
+            values = (*last.values, value[1]) if value else last.values
+            stop = "." if value and last.words[-1:].isalnum() else ""
+            found[-1] = Option(last.name, last.value, f"{last.words}{stop} {words}".strip(), values)
+    return tuple(found)
 
 
 def _part(name: str) -> str:

@@ -15,11 +15,13 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 import tomllib
+import urllib.request
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -229,6 +231,45 @@ def deb_is_clean() -> str:
     return f"{package.name}, {package.stat().st_size / 1e6:.1f} MB"
 
 
+def daemon_runs_from_its_package() -> str:
+    """Whether what the package has comes to metrics in time, on the daemon's simulated machine."""
+    package = made(f"wirespeedd_{version()}-*.deb")
+    with tempfile.TemporaryDirectory() as at, socket.socket() as free:
+        start = time.monotonic()
+        run("dpkg-deb", "-x", package, at)
+        program = Path(at) / "usr/bin/wirespeedd"
+        if "--simulate" not in run(program, "--help"):
+            raise NotJudgedError("wants a daemon that has --simulate")
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+        free.close()
+        example = (Path(at) / "usr/share/doc/wirespeedd/examples/wirespeedd.toml").read_text(encoding="utf-8")
+        (Path(at) / "wirespeedd.toml").write_text(f'listen = "{address}"\n{example}', encoding="utf-8")
+        with subprocess.Popen(
+            [program, "--simulate", "skylake", "--config", Path(at) / "wirespeedd.toml"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        ) as daemon:
+            try:
+                while not re.search(r"^wirespeedd_received_pps [1-9]", _metrics(address), re.MULTILINE):
+                    took = time.monotonic() - start
+                    if daemon.poll() is not None or took > SECONDS:
+                        how = f"it ended with {daemon.returncode}" if daemon.returncode is not None else "no metrics"
+                        raise DoesNotHoldError(f"{how} after {took:.1f} s: {SECONDS} are allowed")
+                    time.sleep(0.1)
+            finally:
+                daemon.terminate()
+        return f"{time.monotonic() - start:.1f} s to metrics of packets"
+
+
+def _metrics(address: str) -> str:
+    try:
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=2) as answer:
+            return str(answer.read().decode())
+    except OSError:
+        return ""
+
+
 def unit_is_sound() -> str:
     """Whether systemd finds nothing in the unit, with the program where the package has it."""
     package = made(f"wirespeedd_{version()}-*.deb")
@@ -321,6 +362,7 @@ CHECKS = [
     Check("the wheel runs from nothing", wheel_runs_from_nothing),
     Check("the sources are packed", sources_are_packed),
     Check("the deb is clean", deb_is_clean),
+    Check("the daemon runs from its package", daemon_runs_from_its_package),
     Check("the unit is sound", unit_is_sound),
     Check("manual pages are sound", pages_are_sound),
     Check("alerts fire", alerts_fire),

@@ -34,6 +34,7 @@ Usage: wirespeedd [OPTIONS] <COMMAND>
 
 Commands:
   check    Judge the configuration, touch nothing
+  plan     Print the writes
   run      Observe and decide; a dry run, unless told to `apply`
   help     Print this message or the help of the given subcommand(s)
 
@@ -62,6 +63,30 @@ Options:
       --config <FILE>  The configuration [default: /etc/wirespeedd.toml]
       --log <LEVEL>    What is logged
   -h, --help           Print help
+""",
+    # Where an option takes values that have words, clap writes all of them below.
+    "plan": """Print the writes
+
+Usage: wirespeedd plan [OPTIONS]
+
+Options:
+      --config <FILE>
+          The configuration
+
+      --simulate <MACHINE>
+          Run against a made machine. Nothing of this one's is read or set
+
+          Possible values:
+          - skylake:   A Skylake-SP
+          - no-effect: The same, without effect
+
+      --offer <MPPS>
+          Packets offered a second
+
+          [default: 3.6]
+
+  -h, --help
+          Print help
 """,
 }
 
@@ -145,7 +170,30 @@ def test_systemd_finds_nothing_in_the_unit(tmp_path: Path) -> None:
 def test_manual_pages_tell_every_option_and_every_setting(tmp_path: Path) -> None:
     program = program_of(tmp_path)
     page = manual.program_page(program, "1.2", "2026-01-01").replace("\\-", "-")
-    for word in ("check", "run", "--apply", "--intervals", "--config", "--log", "--version", *("0", "1", "2", "3")):
+    plan = next(each for each in manual.commands(program) if each.name == "plan")
+    assert plan.options[1:3] == (
+        manual.Option(
+            "--simulate",
+            "MACHINE",
+            "Run against a made machine. Nothing of this one's is read or set. skylake: A Skylake-SP. "
+            "no-effect: The same, without effect.",
+            ("skylake", "no-effect"),
+        ),
+        manual.Option("--offer", "MPPS", "Packets offered a second [default: 3.6]"),
+    )
+    assert plan.options[1].short == "Run against a made machine"
+    for word in (
+        "check",
+        "run",
+        "--apply",
+        "--simulate",
+        "skylake",
+        "--intervals",
+        "--config",
+        "--log",
+        "--version",
+        *("0", "1", "2", "3"),
+    ):
         assert word in page, word
     settings = manual.configuration_page("1.2", "2026-01-01").replace("\\-", "-")
     rows = re.findall(r"^\| `([\w.\[\]]+)`", manual._part("Configuration"), re.MULTILINE)
@@ -176,6 +224,8 @@ def test_completions_complete(tmp_path: Path) -> None:
 
     assert complete("c") == {"check"}
     assert complete("run", "--") == {"--apply", "--intervals", "--config", "--log", "--help"}
+    assert complete("plan", "--") == {"--config", "--simulate", "--offer", "--help"}
+    assert complete("plan", "--simulate", "") == {"skylake", "no-effect"}
     assert complete("--log", "w") == {"warn"}
     assert complete("check", "--app") == set()
     for text, shell, name in ((manual.zsh(program), "zsh", "c.zsh"), (manual.fish(program), "fish", "c.fish")):
@@ -474,7 +524,7 @@ def test_checksums_find_what_was_changed_and_what_is_not_listed(
 
 def test_the_list_of_a_release_has_each_check_once_and_says_what_it_judges() -> None:
     words = [check.words for check in release.CHECKS]
-    assert len(words) == len(set(words)) == 17
+    assert len(words) == len(set(words)) == 18
     assert all(check.judge.__doc__ for check in release.CHECKS)
     assert release.security_has_its_parts()
     makefile = (ROOT / "Makefile").read_text()
