@@ -209,7 +209,8 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> Paper:
             "order": Measured(holds={"load 0.1": RIGHT, "load 0.2": RIGHT, "load 0.4": WRONG}),
             "fitted": Measured(1.0),
         }
-        chart = figures.lines(points, x="load", y="ns", by="by", half_width="wide", log_x=True)
+        titles = {"x_title": "load, share", "y_title": "latency, ns"}
+        chart = figures.lines(points, x="load", y="ns", by="by", half_width="wide", log_x=True, **titles)
         tables = {"speeds": [{"load": 0.1, "speed": "1.5 x"}]}
         return Outcome(measured, points, [papers.Figure("fig1", "Latency over load", chart)], ["a note"], tables)
 
@@ -428,7 +429,9 @@ def test_a_figure_has_what_the_paper_prints_in_the_colour_of_its_line() -> None:
     assert scales == {json.dumps({"domain": ["ours", "other"], "range": ["#111111", "#222222"]})}
     plain = figures.lines(points, x="x", y="y", by="by").to_dict()
     assert [layer["mark"]["type"] for layer in plain["layer"]] == ["line", "point"]
-    assert "<svg" in papers.Figure("f", "A figure", figures.lines(points, x="x", y="y", by="by", printed=theirs)).svg()
+    titles = {"x_title": "cores", "y_title": "rate, Gbps"}
+    drawn = figures.lines(points, x="x", y="y", by="by", printed=theirs, **titles)
+    assert "<svg" in papers.Figure("f", "A figure", drawn).svg()
 
 
 def test_an_architecture_has_one_hue_in_every_figure() -> None:

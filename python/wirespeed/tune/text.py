@@ -57,7 +57,8 @@ def axis(document: Mapping[str, Any]) -> str:
     """The title of the axis that a metric is drawn on."""
     metric = document["metric"]
     if metric in PROGRAM_WORDS:
-        return f"{PROGRAM_WORDS[metric].lower()}{', millions' if metric == 'cpu_mpps' else ''}"
+        unit = "millions" if metric == "cpu_mpps" else "in its own units"
+        return f"{PROGRAM_WORDS[metric].lower()}, {unit}"
     unit = {"loss": "%", "carried_gbps": "Gbps"}.get(metric, "µs" if scale(document) == 1e3 else "Mpps")
     return f"{METRIC_WORDS[metric].lower()}, {unit}"
 
