@@ -11,9 +11,11 @@ from rich.cells import cell_len
 from rich.console import Console
 
 import summaries
+import wirespeed
 from wirespeed import terminal
 from wirespeed.report import page
 from wirespeed.report.notebook import card
+from wirespeed.summary import placing_text
 
 
 def printed(renderable: Any, width: int) -> str:
@@ -174,3 +176,13 @@ def test_what_a_verdict_leaves_open_is_said_in_the_terminal() -> None:
     assert "What would one more core bring? " in text
     assert "Where does p99 come from?" not in text
     assert "Which ring overflows, and how long must it be?" not in printed(terminal.run_summary(summaries.empty()), 80)
+
+
+def test_what_became_of_received_packets_is_told_where_a_technique_is_on() -> None:
+    on = {"nic.drop_dead": True, "nic.targets.header": "l2", "nic.tx_descriptors": 128}
+    settings = {**on, "run.packets": 2000, "run.warmup": 2000, "run.curve": []}
+    told = placing_text(wirespeed.run("forwarding", set=settings).summary)
+    assert told is not None
+    assert "lines written to L2" in told
+    assert "write-backs spared" in told
+    assert placing_text(summaries.sound()) is None
