@@ -309,7 +309,7 @@ _GPU_LIMITS: Final[Mapping[str, str]] = {
 
 def gpu_text(summary: Summary) -> str | None:
     """What went over the GPU, in a sentence; None without one."""
-    found = summary.get("gpu")
+    found: Mapping[str, Any] | None = summary.get("gpu")
     if not found:
         return None
     if not found.get("packets"):

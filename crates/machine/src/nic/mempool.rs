@@ -503,6 +503,7 @@ mod tests {
             burst: 32,
             cache: 256,
             queue: 1 << 11,
+            offloaded: 0,
         };
         let pipeline = 2 * 1024 + 3 * 2048 + 3 * 4 * 512 + 5 * 32 + 5 * 384;
         assert_eq!((all.most(), all.pool(), all.least()), (pipeline, Some(32768), 2 * 1056));
