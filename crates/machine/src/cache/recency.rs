@@ -226,7 +226,12 @@ impl RecencyLevel {
     /// # Safety
     /// The host has what `K` needs; `K` has the level's lanes; `to` has twice the room of `from`.
     #[inline(always)]
-    unsafe fn pass_with<K: Kernel, const STORES: bool>(&mut self, first: bool, from: &[u32], to: &mut [u32]) -> usize {
+    unsafe fn pass_with<K: RecencyKernel, const STORES: bool>(
+        &mut self,
+        first: bool,
+        from: &[u32],
+        to: &mut [u32],
+    ) -> usize {
         let sets = self.sets;
         // A mask is quicker than two multiplications.
         if sets.divisor().is_power_of_two() {
@@ -242,7 +247,7 @@ impl RecencyLevel {
     /// # Safety
     /// As [`RecencyLevel::pass_with`], and `set_of` gives sets that there are.
     #[inline(always)]
-    unsafe fn pass_by<K: Kernel, const STORES: bool>(
+    unsafe fn pass_by<K: RecencyKernel, const STORES: bool>(
         &mut self,
         set_of: impl Fn(u32) -> u32,
         first: bool,
@@ -312,13 +317,13 @@ impl Passed {
 }
 
 /// One access to a set. Both say whether the line was there.
-trait Kernel {
+trait RecencyKernel {
     const LANES: usize;
 
     /// Makes `line` the first of the `ways` tags at `set`, none of which is dirty.
     ///
     /// # Safety
-    /// `set` points at [`Kernel::LANES`] tags, aligned to their size up to 64 bytes; `ways` is not 0 and
+    /// `set` points at [`RecencyKernel::LANES`] tags, aligned to their size up to 64 bytes; `ways` is not 0 and
     /// not more than these; the host has the kernel's vectors.
     unsafe fn load(set: *mut u32, line: u32, ways: u32) -> bool;
 
@@ -326,7 +331,7 @@ trait Kernel {
     /// access writes.
     ///
     /// # Safety
-    /// As [`Kernel::load`].
+    /// As [`RecencyKernel::load`].
     unsafe fn write(set: *mut u32, access: u32, ways: u32) -> bool;
 }
 
@@ -357,7 +362,7 @@ impl<const N: usize> Portable<N> {
     }
 }
 
-impl<const N: usize> Kernel for Portable<N> {
+impl<const N: usize> RecencyKernel for Portable<N> {
     const LANES: usize = N;
 
     #[inline(always)]
@@ -385,7 +390,7 @@ impl<const N: usize> Kernel for Portable<N> {
 mod x86 {
     use std::arch::x86_64::*;
 
-    use super::{DIRTY, Kernel, LINE, RecencyLevel, SHIFTED};
+    use super::{DIRTY, LINE, RecencyKernel, RecencyLevel, SHIFTED};
 
     /// # Safety
     /// The host has these features; the level has `N` lanes; see [`RecencyLevel::pass_with`].
@@ -420,7 +425,7 @@ mod x86 {
         /// A bit for each tag whose bits in `kept` are `wanted`.
         ///
         /// # Safety
-        /// As [`Kernel::load`].
+        /// As [`RecencyKernel::load`].
         #[inline(always)]
         unsafe fn find(set: *const u32, wanted: u32, kept: __m128i) -> u32 {
             // SAFETY: 8 tags at a time are within the set.
@@ -441,7 +446,7 @@ mod x86 {
         }
 
         /// # Safety
-        /// As [`Kernel::load`]; `way` is below 32.
+        /// As [`RecencyKernel::load`]; `way` is below 32.
         #[inline(always)]
         unsafe fn shift(set: *mut u32, tag: u32, way: u32) {
             // SAFETY: 4 tags at a time are within the set, and `N` entries from 31 - way within the table.
@@ -461,7 +466,7 @@ mod x86 {
         }
     }
 
-    impl<const N: usize> Kernel for Sse2<N> {
+    impl<const N: usize> RecencyKernel for Sse2<N> {
         const LANES: usize = N;
 
         #[inline(always)]
@@ -492,7 +497,7 @@ mod x86 {
 
     impl<const N: usize> Avx2<N> {
         /// # Safety
-        /// As [`Kernel::load`]; `way` is below 32.
+        /// As [`RecencyKernel::load`]; `way` is below 32.
         #[inline(always)]
         unsafe fn shift(set: *mut u32, tag: u32, way: u32) {
             // SAFETY: 8 tags at a time are within the set, and `N` entries from 31 - way within the table.
@@ -512,7 +517,7 @@ mod x86 {
         }
     }
 
-    impl<const N: usize> Kernel for Avx2<N> {
+    impl<const N: usize> RecencyKernel for Avx2<N> {
         const LANES: usize = N;
 
         #[inline(always)]
@@ -557,7 +562,7 @@ mod x86 {
         /// Shifts the tags whose bits are set in `up_to_way` by one, and puts `tag` before them.
         ///
         /// # Safety
-        /// As [`Kernel::load`].
+        /// As [`RecencyKernel::load`].
         #[inline(always)]
         unsafe fn shift(set: *mut u32, tag: u32, up_to_way: u32) {
             // SAFETY: 8 or 16 tags at a time are within the set.
@@ -587,7 +592,7 @@ mod x86 {
         (found ^ found.wrapping_sub(1)) & (u32::MAX >> (32 - ways))
     }
 
-    impl<const N: usize> Kernel for Avx512<N> {
+    impl<const N: usize> RecencyKernel for Avx512<N> {
         const LANES: usize = N;
 
         #[inline(always)]

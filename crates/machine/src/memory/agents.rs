@@ -9,7 +9,7 @@ use units::{Clos, CoreId, LINE_BYTES, Line, Ps};
 
 use super::{Hierarchy, Latest, LevelCounters, Private};
 use crate::cache::{CacheSpec, TagArray};
-use crate::simt::{SharedAnswer, SharedMemory};
+use crate::simt::{SharedAnswer, SimtBacking};
 use crate::{MachineError, Memory, Reply};
 
 /// An agent that uses a line, and how.
@@ -92,7 +92,7 @@ pub struct AgentMemory<'a> {
     pub llc: &'a mut LevelCounters,
 }
 
-impl SharedMemory for AgentMemory<'_> {
+impl SimtBacking for AgentMemory<'_> {
     const IS_SHARED: bool = true;
 
     #[inline]

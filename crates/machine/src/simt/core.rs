@@ -23,7 +23,7 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::memory::{OwnMemory, Sectors, SharedMemory, SimtMemory};
+use super::memory::{OwnMemory, Sectors, SimtBacking, SimtMemory};
 use super::merge::{Code, MEMBERS, WarpOperation, WarpPlacement};
 use super::spec::{Scheduler, SimtSpec};
 use crate::MachineError;
@@ -561,7 +561,7 @@ impl Shaders {
     /// # Errors
     /// As there.
     #[inline]
-    pub fn step_over<S: SharedMemory>(
+    pub fn step_over<S: SimtBacking>(
         &mut self,
         now: u64,
         code: &Code,
@@ -581,7 +581,7 @@ impl Shaders {
     }
 
     #[inline(always)]
-    fn step_core<S: SharedMemory>(
+    fn step_core<S: SimtBacking>(
         &mut self,
         core: usize,
         now: u64,
@@ -613,7 +613,7 @@ impl Shaders {
     }
 
     #[inline(always)]
-    fn issue<S: SharedMemory>(
+    fn issue<S: SimtBacking>(
         &mut self,
         core: usize,
         slot: u32,

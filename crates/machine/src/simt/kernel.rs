@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::core::{Deadlock, FinishedWarp, Shaders};
-use super::memory::SharedMemory;
+use super::memory::SimtBacking;
 use super::merge::{Code, WarpPlacement};
 
 /// See the module header.
@@ -50,7 +50,7 @@ impl Kernel {
     ///
     /// # Errors
     /// Warps that wait for each other's locks.
-    pub fn step<S: SharedMemory>(
+    pub fn step<S: SimtBacking>(
         &mut self,
         shaders: &mut Shaders,
         code: &Code,

@@ -5,7 +5,7 @@
 //! comes waits until it is there. Stores are posted; the L2 takes them without fetching the line and writes it back
 //! when it has to go. Lines are spread over banks and channels by an exclusive or of address bits, as GPUs do. Devices read and write DRAM, and take a line out of the L2 when they write it.
 //!
-//! An integrated GPU has no DRAM of its own: its L2 is a cache of the server's memory system ([`SharedMemory`]), which is asked
+//! An integrated GPU has no DRAM of its own: its L2 is a cache of the server's memory system ([`SimtBacking`]), which is asked
 //! at the clock at which the instruction is issued, so that all who share it ask in order of time. What the request takes to
 //! come there (port, network, bank, the L2's lookup) is added to the answer. Loads hide it and stores do not wait, so it moves
 //! requests of all shader cores by as much.
@@ -41,7 +41,7 @@ fn spread(line: u32) -> u32 {
 const GROUP: usize = 64;
 
 /// The memory system that shader cores share with others.
-pub trait SharedMemory {
+pub trait SimtBacking {
     /// Whether there is one: without it the L2 and the DRAM are the GPU's own.
     const IS_SHARED: bool;
 
@@ -65,7 +65,7 @@ pub struct SharedAnswer {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OwnMemory;
 
-impl SharedMemory for OwnMemory {
+impl SimtBacking for OwnMemory {
     const IS_SHARED: bool = false;
 
     fn place(&self, line: u32) -> Line {
@@ -257,7 +257,7 @@ impl SimtMemory {
 
     /// As [`SimtMemory::access`], where `shared` is behind the cores.
     #[inline]
-    pub fn access_over<S: SharedMemory>(
+    pub fn access_over<S: SimtBacking>(
         &mut self,
         core: usize,
         inst: &Inst,
@@ -291,7 +291,7 @@ impl SimtMemory {
     }
 
     /// Sectors leave the core one a clock from `port` on: when the last has left it, and when the last is there.
-    fn loads<S: SharedMemory>(
+    fn loads<S: SimtBacking>(
         &mut self,
         core: usize,
         group: impl Iterator<Item = (u32, Line)>,
@@ -352,7 +352,7 @@ impl SimtMemory {
     }
 
     /// As [`SimtMemory::loads`]: when the L2 has taken the last.
-    fn stores<S: SharedMemory>(
+    fn stores<S: SimtBacking>(
         &mut self,
         core: usize,
         group: impl Iterator<Item = (u32, Line)>,
@@ -386,7 +386,7 @@ impl SimtMemory {
 
     /// When the bank of a line has dealt with a sector that leaves its core at `now`.
     #[inline(always)]
-    fn through<S: SharedMemory>(&mut self, line: Line, now: u64, more: u64) -> u64 {
+    fn through<S: SimtBacking>(&mut self, line: Line, now: u64, more: u64) -> u64 {
         // Lines of memory of one's own are spread already.
         let line = if S::IS_SHARED { Line(spread(line.0 as u32).into()) } else { line };
         self.banks.through(line, now + self.interconnect, more)
@@ -394,14 +394,7 @@ impl SimtMemory {
 
     /// The L2, which is asked at `found`, uses a line of `shared` for an instruction that was issued at `issued`: when it is there,
     /// and whether it was.
-    fn ask<S: SharedMemory>(
-        &mut self,
-        line: Line,
-        write: bool,
-        issued: u64,
-        found: u64,
-        shared: &mut S,
-    ) -> (u64, bool) {
+    fn ask<S: SimtBacking>(&mut self, line: Line, write: bool, issued: u64, found: u64, shared: &mut S) -> (u64, bool) {
         let now = Ps(issued * self.period.ps);
         let SharedAnswer { slot, comes } = shared.use_line(line, write, now);
         let ready = comes.map(|at| found + self.period.clocks(at.since(now).0));

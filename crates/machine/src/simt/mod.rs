@@ -31,7 +31,7 @@ pub use dcq::{DcqSpec, DelayCommitQueue};
 pub use hermes::{HermesSpec, WarpTimeout};
 pub use kernel::{Kernel, KernelStep};
 pub use lane::{LaneOp, LaneRecorder, Lanes, OpKind};
-pub use memory::{OwnMemory, Sectors, SharedAnswer, SharedMemory, SimtMemory, SimtMemoryCounters};
+pub use memory::{OwnMemory, Sectors, SharedAnswer, SimtBacking, SimtMemory, SimtMemoryCounters};
 pub use merge::{Code, Inst, MEMBERS, MergeError, Merger, SITES_A_MEMBER, WARP, WarpOperation, WarpPlacement};
 pub use outcome::{DelayPart, MemberShare, PacketArrival, SimtOutcome, WarpRecord};
 pub use spec::{CacheLevelSpec, KernelSpec, Scheduler, SimtMemorySpec, SimtSpec};

@@ -7,11 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Rate, Size, Span};
 
-use super::error::{ScenarioError, ScenarioFaults};
-use super::functions::FunctionKind;
-use super::overlay::{get_mut, merge, open_name};
-use super::presets::{GPUS, find, known, names};
-use super::spec::Scenario;
+use super::error::ScenarioError;
+use super::functions::{FunctionKind, FunctionSpec};
 
 /// Where a GPU finds packets and tables.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -132,29 +129,29 @@ impl ServerGpuSpec {
         u64::from(self.most_packets()) * (TASK_BYTES + VERDICT_BYTES)
     }
 
-    /// The functions of `scenario` that it has.
-    pub(crate) fn functions_of<'a>(&'a self, scenario: &'a Scenario) -> &'a [FunctionKind] {
-        if self.functions.is_empty() { scenario.function.members() } else { &self.functions }
+    /// The functions that it has of `function`.
+    pub(crate) fn functions_of<'a>(&'a self, function: &'a FunctionSpec) -> &'a [FunctionKind] {
+        if self.functions.is_empty() { function.members() } else { &self.functions }
     }
 
     /// The number of the first of them in their chain.
-    pub(crate) fn first_function(&self, scenario: &Scenario) -> usize {
-        scenario.function.members().len().saturating_sub(self.functions_of(scenario).len())
+    pub(crate) fn first_function(&self, function: &FunctionSpec) -> usize {
+        function.members().len().saturating_sub(self.functions_of(function).len())
     }
 
-    /// What a lane holds of the functions of `scenario`.
-    pub(crate) fn kernel_of(&self, scenario: &Scenario) -> KernelSpec {
+    /// What a lane holds of its part of `function`.
+    pub(crate) fn kernel_of(&self, function: &FunctionSpec) -> KernelSpec {
         let heavy = |kind: &FunctionKind| matches!(kind, FunctionKind::Inspect | FunctionKind::Fragment);
-        let members = self.functions_of(scenario);
+        let members = self.functions_of(function);
         let registers = if members.len() > 1 || members.iter().any(heavy) { OTHER_REGISTERS } else { HEADER_REGISTERS };
         self.kernel.unwrap_or(KernelSpec { registers, shared: 0 })
     }
 
-    /// What comes back of a packet of `scenario`.
-    pub(crate) fn results_of(&self, scenario: &Scenario) -> Results {
+    /// What comes back of a packet of `function`.
+    pub(crate) fn results_of(&self, function: &FunctionSpec) -> Results {
         let writes =
             |kind: &FunctionKind| matches!(kind, FunctionKind::Ttl | FunctionKind::Forward | FunctionKind::Fragment);
-        let usual = if self.functions_of(scenario).iter().any(writes) { Results::Frames } else { Results::Verdicts };
+        let usual = if self.functions_of(function).iter().any(writes) { Results::Frames } else { Results::Verdicts };
         self.results.unwrap_or(usual)
     }
 
@@ -177,120 +174,6 @@ impl ServerGpuSpec {
     }
 }
 
-/// Functions that have a form for a warp: lanes share nothing that they write.
-const FOR_WARPS: [FunctionKind; 7] = [
-    FunctionKind::Forward,
-    FunctionKind::Check,
-    FunctionKind::Classify,
-    FunctionKind::Lookup,
-    FunctionKind::Ttl,
-    FunctionKind::Fragment,
-    FunctionKind::Inspect,
-];
-
-/// A function as a scenario names it.
-fn word(kind: FunctionKind) -> String {
-    serde_json::to_value(kind).ok().and_then(|word| word.as_str().map(String::from)).unwrap_or_default()
-}
-
-/// Packets of a batch, at most.
-const MOST_BATCH: u32 = 1 << 16;
-
-impl Scenario {
-    /// Checks `machine.gpu`.
-    pub(super) fn check_gpu(&self, found: &mut ScenarioFaults) {
-        let Some(gpu) = &self.machine.gpu else { return };
-        let path = |field: &str| format!("machine.gpu.{field}");
-        if !(gpu.share > 0.0 && gpu.share <= 1.0) {
-            let message = format!("{}: allowed is a share of flows, above 0 up to 1 (cores have the rest)", gpu.share);
-            found.add(path("share"), message);
-        }
-        if !gpu.coherent {
-            let message =
-                "false: a GPU past the caches, for which software flushes them, is not modelled: allowed is true";
-            found.add(path("coherent"), message.into());
-        }
-        if !(1..=MOST_BATCH).contains(&gpu.batch) {
-            found.add(path("batch"), format!("{}: allowed are 1 to {MOST_BATCH} packets", gpu.batch));
-        }
-        if !(1..=64).contains(&gpu.block) {
-            found.add(path("block"), format!("{}: allowed are 1 to 64 warps", gpu.block));
-        }
-        for (field, span) in [("timeout", gpu.timeout), ("call", gpu.call), ("launch", gpu.launch), ("copy", gpu.copy)]
-        {
-            if !(0.0..=1e9).contains(&span.ps().as_ns()) {
-                found.add(path(field), format!("{span}: allowed are 0 to 1 s"));
-            }
-        }
-        if gpu.link.gbps() <= 0.0 {
-            found.add(path("link"), format!("{}: allowed is a rate above 0", gpu.link));
-        }
-        found.take(gpu.shaders.check().map_err(under));
-        found.take(gpu.shaders.memory.dram().map_err(under));
-        found.take(gpu.shaders.resident(&gpu.kernel_of(self)).map_err(under));
-        self.check_gpu_functions(gpu, found);
-        self.check_gpu_cores(gpu, found);
-    }
-
-    fn check_gpu_functions(&self, gpu: &ServerGpuSpec, found: &mut ScenarioFaults) {
-        let function = &self.function;
-        if !function.members().ends_with(&gpu.functions) {
-            let named = gpu.functions.iter().map(|kind| word(*kind)).collect::<Vec<_>>().join(", ");
-            let chain = function.members().iter().map(|kind| word(*kind)).collect::<Vec<_>>().join(", ");
-            let message = format!("{named}: allowed are the last functions of the scenario's, in their order: {chain}");
-            found.add("machine.gpu.functions", message);
-        }
-        let of_warps = FOR_WARPS.map(word).join(", ");
-        if let Some(kind) = gpu.functions_of(self).iter().find(|kind| !FOR_WARPS.contains(kind)) {
-            let message = format!(
-                "{} has no form for a warp, whose lanes share nothing that they write: allowed with machine.gpu are {of_warps} and \
-                 chains of them (leave machine.gpu out, or have cores do it: machine.gpu.functions)",
-                word(*kind)
-            );
-            found.add("function.kind", message);
-        }
-        if function.copy.is_some() || function.socket.is_some() {
-            let message = "copies of packets have no form for a warp (leave them out, or machine.gpu)";
-            found.add("function", message.into());
-        }
-    }
-
-    fn check_gpu_cores(&self, gpu: &ServerGpuSpec, found: &mut ScenarioFaults) {
-        let cores = self.machine.cores + super::neighbours::cores(&self.neighbours);
-        if gpu.attached == GpuMemory::Integrated && cores >= machine::memory::MAX_CORES {
-            let most = machine::memory::MAX_CORES - 1;
-            let message = format!("{cores} cores with an integrated GPU, which counts as one more: allowed are {most}");
-            found.add("machine.cores", message);
-        }
-        if self.machine.dram.controller.is_some() {
-            let message = "with machine.dram.controller: a GPU beside memory that answers later is not modelled: allowed is one of them \
-                           (remove the other)";
-            found.add("machine.gpu", message.into());
-        }
-        let unmaps = self.machine.iommu.as_ref().is_some_and(machine::memory::IommuSpec::unmaps);
-        if self.nic.payload_memory.is_some() {
-            let message =
-                "a GPU reads frames in memory, and payload that stays in the NIC is not there (leave one of them out)";
-            found.add("nic.payload_memory", message.into());
-        }
-        if self.nic.drop_dead {
-            let message = "a core gives up lines of packets that its burst ends, and a GPU's packets end in another (leave one of them out)";
-            found.add("nic.drop_dead", message.into());
-        }
-        if gpu.attached == GpuMemory::Discrete && unmaps {
-            let message = "a core unmaps a packet when it receives it, and a copy to the GPU needs it mapped (take mode = \"on\", or an \
-                           integrated GPU)";
-            found.add("machine.iommu.mode", message.into());
-        }
-    }
-
-    /// Agents that the memory system counts beside cores: an integrated GPU.
-    pub(crate) fn agents(&self) -> u32 {
-        let integrated = |gpu: &ServerGpuSpec| gpu.attached == GpuMemory::Integrated;
-        u32::from(self.machine.gpu.as_ref().is_some_and(integrated))
-    }
-}
-
 /// A fault of the GPU's parts, by its path in a scenario.
 pub(crate) fn under(error: MachineError) -> MachineError {
     let path = match error.path.strip_prefix("gpu") {
@@ -299,63 +182,6 @@ pub(crate) fn under(error: MachineError) -> MachineError {
     };
     MachineError { path, ..error }
 }
-
-/// Puts beneath `machine.gpu` of `settings` what the GPU says that it names.
-///
-/// # Errors
-/// A name that nobody ships.
-pub(super) fn fill_in(settings: &mut toml::Table, origin: &str) -> Result<(), ScenarioError> {
-    let Some(value) = get_mut(settings, &["machine", "gpu"]) else { return Ok(()) };
-    open_name(value);
-    let Some(own) = value.as_table_mut() else { return Ok(()) };
-    let path = "machine.gpu.preset";
-    let name = match own.get("preset") {
-        Some(toml::Value::String(name)) => name.clone(),
-        Some(other) => {
-            let message = format!("{other}: a name is wanted, one of {}", names(GPUS).join(", "));
-            return Err(ScenarioError::Value { origin: origin.into(), path: path.into(), message });
-        }
-        None => return Ok(()),
-    };
-    let Some(preset) = find(GPUS, &name) else {
-        let known = known(&names(GPUS), &name);
-        return Err(ScenarioError::Preset { origin: origin.into(), path: path.into(), name, known });
-    };
-    let mut usual = usual(preset.text);
-    merge(&mut usual, std::mem::take(own));
-    *own = usual;
-    Ok(())
-}
-
-/// Packets that the GPU of settings that are not read yet has at most.
-pub(super) fn most_packets_of(settings: &toml::Table) -> u32 {
-    let gpu = settings.get("machine").and_then(|machine| machine.get("gpu"));
-    let gpu = gpu.and_then(|gpu| gpu.clone().try_into::<ServerGpuSpec>().ok());
-    gpu.map_or(0, |gpu| gpu.most_packets())
-}
-
-/// What a GPU's file says of `machine.gpu`.
-fn usual(text: &str) -> toml::Table {
-    let mut says: toml::Table = toml::from_str(text).unwrap_or_default();
-    let mut usual = toml::Table::new();
-    if let Some(shaders) = says.remove("gpu") {
-        usual.insert("shaders".into(), shaders);
-    }
-    // Where it does not say how much it has: as much as its tables and packets take.
-    usual.insert("memory".into(), says.remove("memory").unwrap_or_else(|| UNSAID.into()));
-    if let Some(toml::Value::Table(batch)) = says.remove("batch") {
-        let of_server = ["block", "link", "copy", "launch", "overlap"];
-        usual.extend(batch.into_iter().filter(|(key, _)| of_server.contains(&key.as_str())));
-        if let Some(overlap) = usual.get_mut("overlap").filter(|overlap| overlap.as_str() == Some("nothing")) {
-            // Of the study alone: the next batch is collected meanwhile.
-            *overlap = "serial".into();
-        }
-    }
-    usual
-}
-
-/// A GPU whose paper does not say how much memory it has.
-const UNSAID: &str = "4 GB";
 
 /// The L2 of an integrated GPU as the memory system has it.
 pub(crate) fn l2_of(gpu: &ServerGpuSpec) -> machine::cache::CacheSpec {

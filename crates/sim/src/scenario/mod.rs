@@ -6,6 +6,8 @@ mod cycles;
 mod error;
 pub mod files;
 mod functions;
+mod gpu_checks;
+mod gpu_names;
 pub mod gpus;
 mod idle;
 pub mod neighbours;

@@ -283,8 +283,8 @@ pub(super) fn mib(bytes: u64) -> String {
 }
 
 /// Makes a preset's pool as large as more cores, longer rings or software queues want it, to the next power of two. A pool
-/// that stayed as it is would starve, and what was asked for would not be seen.
-pub(super) fn grow_pool(merged: &mut toml::Table) -> Option<String> {
+/// that stayed as it is would starve, and what was asked for would not be seen. A GPU has at most `offloaded` packets.
+pub(super) fn grow_pool(merged: &mut toml::Table, offloaded: u32) -> Option<String> {
     let rings = get_mut(merged, &["nic", "rings"]).and_then(|v| v.as_str()).unwrap_or_default().to_string();
     let mut number = |path: &[&str]| {
         get_mut(merged, path).and_then(|v| v.as_integer()).and_then(|n| u32::try_from(n).ok()).filter(|&n| n < 1 << 24)
@@ -311,7 +311,7 @@ pub(super) fn grow_pool(merged: &mut toml::Table) -> Option<String> {
         burst: number(&["nic", "burst"]).unwrap_or(0),
         cache: number(&["mempool", "cache"]).unwrap_or(0),
         queue: pipelined.map_or(0, |_| number(&["pipeline", "queue"]).unwrap_or(PipelineSpec::QUEUE)),
-        offloaded: super::gpus::most_packets_of(merged),
+        offloaded,
     };
     let wanted = holders.most();
     let size = get_mut(merged, &["mempool", "size"])?;

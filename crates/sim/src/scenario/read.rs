@@ -14,7 +14,7 @@ use super::parts::{Composed, KINDS, MachineFile, compose};
 use super::presets::{MACHINES, SCENARIOS, find, known, names};
 use super::resolve::{ResolvedScenario, as_error, resolve, unbuildable};
 use super::spec::{RateSearch, Scenario};
-use super::{cycles, gpus, own_machine, own_part};
+use super::{cycles, gpu_names, own_machine, own_part};
 
 /// What the command line says beyond the scenario file.
 #[derive(Clone, Debug, Default)]
@@ -211,10 +211,11 @@ fn laid_over(
         apply_standard(&mut merged, &part).map_err(|e| value(origin, "machine.dram.standard", e))?;
     }
     merge(&mut merged, own);
-    gpus::fill_in(&mut merged, origin)?;
+    gpu_names::fill_in(&mut merged, origin)?;
     let moved = ways.and_then(|ways| fit_size(&mut merged, usual, ways));
     let clamped = fewer.filter(|ways| *ways > 0).and_then(|ways| fit_io_ways(&mut merged, ways));
-    let grown = if keeps_pool { None } else { grow_pool(&mut merged) };
+    let offloaded = gpu_names::most_packets_of(&merged);
+    let grown = if keeps_pool { None } else { grow_pool(&mut merged, offloaded) };
     Ok((merged, moved.into_iter().chain(clamped).chain(grown).chain(slower).collect()))
 }
 

@@ -252,7 +252,7 @@ impl ServerGpu {
     ) -> Result<Option<ServerGpu>, ScenarioError> {
         let Some(spec) = &scenario.machine.gpu else { return Ok(None) };
         let Some(ring) = region(scenario, &function.regions()) else { return Ok(None) };
-        let first = spec.first_function(scenario);
+        let first = spec.first_function(&scenario.function);
         let regions = function.regions_from(first);
         let of_tables: u64 = regions.iter().map(|region| region.bytes).sum();
         spec.check_room(of_tables)?;
@@ -270,11 +270,11 @@ impl ServerGpu {
             .map(|region| (recorder.sector(region.id, 0) / 2, layout.address(region.id, 0, 0).0 / LINE_BYTES))
             .collect();
         tables.sort_unstable();
-        let resident = spec.shaders.resident(&spec.kernel_of(scenario)).map_err(under)?;
+        let resident = spec.shaders.resident(&spec.kernel_of(&scenario.function)).map_err(under)?;
         let slots = spec.most_packets();
         let integrated = spec.attached == GpuMemory::Integrated;
         Ok(Some(ServerGpu {
-            results: spec.results_of(scenario),
+            results: spec.results_of(&scenario.function),
             first,
             routes: first == 0 || function.routes_from(first),
             below: (spec.share * 2f64.powi(32)) as u64,

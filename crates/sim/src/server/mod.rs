@@ -668,6 +668,16 @@ struct Leaving {
     translated: Ps,
 }
 
+/// The pool of a scenario, its mbufs in the order in which they are given first.
+fn pool_of(scenario: &Scenario, seed: Seed) -> Mempool {
+    let mut pool = Mempool::new(&scenario.mempool, scenario.machine.cores);
+    if scenario.mempool.shuffled {
+        let mut order = seed.stream("mempool.order");
+        pool.shuffle(|n| rand::RngExt::random_range(&mut order, 0..n));
+    }
+    pool
+}
+
 /// The memory system of `scenario`, and where in it everything lies.
 fn placed(
     scenario: &Scenario,
@@ -800,11 +810,7 @@ impl Server {
         seed: Seed,
     ) -> Result<Server, ScenarioError> {
         let (m, nic) = (&scenario.machine, &scenario.nic);
-        let mut pool = Mempool::new(&scenario.mempool, m.cores);
-        if scenario.mempool.shuffled {
-            let mut order = seed.stream("mempool.order");
-            pool.shuffle(|n| rand::RngExt::random_range(&mut order, 0..n));
-        }
+        let mut pool = pool_of(scenario, seed);
         let (memory, layout) = placed(scenario, &function, &pool, seed)?;
         let all_cores = m.cores + others::cores(&scenario.neighbours);
         let gpu = ServerGpu::of(scenario, &function, &layout, all_cores)?.map(Box::new);
@@ -1613,6 +1619,24 @@ impl Server {
         }
     }
 
+    /// Counts the burst of core `i` that ends; whether it was worked on at once.
+    fn close_burst(&mut self, i: usize, now: Ps) -> bool {
+        let worker = &mut self.cores[i];
+        let took = now - worker.started;
+        worker.counters.busy += took;
+        let packets = worker.packets.len() as u64;
+        worker.counters.burst_squares += packets * packets;
+        worker.counters.burst_time += packets * took.0;
+        let at_once = std::mem::take(&mut worker.at_once);
+        if worker.in_detail {
+            let work = worker.core.time_of(worker.core.instructions() - worker.before);
+            self.coarse.burst(i, worker.packets.len(), took, work);
+            worker.counters.spent += &worker.core.burst_attribution();
+            worker.counters.spent.charge(Reason::Core, worker.ringing);
+        }
+        at_once
+    }
+
     /// The burst of core `i` is complete: its packets go where they go from there, and the core looks for more.
     fn finish_burst(&mut self, i: usize, observer: &mut impl DepartureObserver) {
         let now = self.engine.now();
@@ -1626,18 +1650,8 @@ impl Server {
         if let Some(system) = &mut worker.system {
             system.rest(now);
         }
-        let took = now - worker.started;
-        worker.counters.busy += took;
-        let packets = worker.packets.len() as u64;
-        worker.counters.burst_squares += packets * packets;
-        worker.counters.burst_time += packets * took.0;
-        let at_once = std::mem::take(&mut worker.at_once);
-        if worker.in_detail {
-            let work = worker.core.time_of(worker.core.instructions() - worker.before);
-            self.coarse.burst(i, worker.packets.len(), took, work);
-            worker.counters.spent += &worker.core.burst_attribution();
-            worker.counters.spent.charge(Reason::Core, worker.ringing);
-        }
+        let at_once = self.close_burst(i, now);
+        let worker = &mut self.cores[i];
         let (mut leaving, mut to_gpu, mut held) = (Vec::new(), Vec::new(), Vec::new());
         let mut ended = Vec::new();
         let mut handed = std::mem::take(&mut self.handed);

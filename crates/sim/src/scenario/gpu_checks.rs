@@ -1,0 +1,120 @@
+//! What a scenario with a GPU cannot have beside it.
+
+use super::error::ScenarioFaults;
+use super::functions::FunctionKind;
+use super::gpus::{GpuMemory, ServerGpuSpec, under};
+use super::spec::Scenario;
+
+/// Functions that have a form for a warp: lanes share nothing that they write.
+const FOR_WARPS: [FunctionKind; 7] = [
+    FunctionKind::Forward,
+    FunctionKind::Check,
+    FunctionKind::Classify,
+    FunctionKind::Lookup,
+    FunctionKind::Ttl,
+    FunctionKind::Fragment,
+    FunctionKind::Inspect,
+];
+
+/// A function as a scenario names it.
+fn word(kind: FunctionKind) -> String {
+    serde_json::to_value(kind).ok().and_then(|word| word.as_str().map(String::from)).unwrap_or_default()
+}
+
+/// Packets of a batch, at most.
+const MOST_BATCH: u32 = 1 << 16;
+
+impl Scenario {
+    /// Checks `machine.gpu`.
+    pub(super) fn check_gpu(&self, found: &mut ScenarioFaults) {
+        let Some(gpu) = &self.machine.gpu else { return };
+        let path = |field: &str| format!("machine.gpu.{field}");
+        if !(gpu.share > 0.0 && gpu.share <= 1.0) {
+            let message = format!("{}: allowed is a share of flows, above 0 up to 1 (cores have the rest)", gpu.share);
+            found.add(path("share"), message);
+        }
+        if !gpu.coherent {
+            let message =
+                "false: a GPU past the caches, for which software flushes them, is not modelled: allowed is true";
+            found.add(path("coherent"), message.into());
+        }
+        if !(1..=MOST_BATCH).contains(&gpu.batch) {
+            found.add(path("batch"), format!("{}: allowed are 1 to {MOST_BATCH} packets", gpu.batch));
+        }
+        if !(1..=64).contains(&gpu.block) {
+            found.add(path("block"), format!("{}: allowed are 1 to 64 warps", gpu.block));
+        }
+        for (field, span) in [("timeout", gpu.timeout), ("call", gpu.call), ("launch", gpu.launch), ("copy", gpu.copy)]
+        {
+            if !(0.0..=1e9).contains(&span.ps().as_ns()) {
+                found.add(path(field), format!("{span}: allowed are 0 to 1 s"));
+            }
+        }
+        if gpu.link.gbps() <= 0.0 {
+            found.add(path("link"), format!("{}: allowed is a rate above 0", gpu.link));
+        }
+        found.take(gpu.shaders.check().map_err(under));
+        found.take(gpu.shaders.memory.dram().map_err(under));
+        found.take(gpu.shaders.resident(&gpu.kernel_of(&self.function)).map_err(under));
+        self.check_gpu_functions(gpu, found);
+        self.check_gpu_cores(gpu, found);
+    }
+
+    fn check_gpu_functions(&self, gpu: &ServerGpuSpec, found: &mut ScenarioFaults) {
+        let function = &self.function;
+        if !function.members().ends_with(&gpu.functions) {
+            let named = gpu.functions.iter().map(|kind| word(*kind)).collect::<Vec<_>>().join(", ");
+            let chain = function.members().iter().map(|kind| word(*kind)).collect::<Vec<_>>().join(", ");
+            let message = format!("{named}: allowed are the last functions of the scenario's, in their order: {chain}");
+            found.add("machine.gpu.functions", message);
+        }
+        let of_warps = FOR_WARPS.map(word).join(", ");
+        if let Some(kind) = gpu.functions_of(&self.function).iter().find(|kind| !FOR_WARPS.contains(kind)) {
+            let message = format!(
+                "{} has no form for a warp, whose lanes share nothing that they write: allowed with machine.gpu are {of_warps} and \
+                 chains of them (leave machine.gpu out, or have cores do it: machine.gpu.functions)",
+                word(*kind)
+            );
+            found.add("function.kind", message);
+        }
+        if function.copy.is_some() || function.socket.is_some() {
+            let message = "copies of packets have no form for a warp (leave them out, or machine.gpu)";
+            found.add("function", message.into());
+        }
+    }
+
+    fn check_gpu_cores(&self, gpu: &ServerGpuSpec, found: &mut ScenarioFaults) {
+        let cores = self.machine.cores + super::neighbours::cores(&self.neighbours);
+        if gpu.attached == GpuMemory::Integrated && cores >= machine::memory::MAX_CORES {
+            let most = machine::memory::MAX_CORES - 1;
+            let message = format!("{cores} cores with an integrated GPU, which counts as one more: allowed are {most}");
+            found.add("machine.cores", message);
+        }
+        if self.machine.dram.controller.is_some() {
+            let message = "with machine.dram.controller: a GPU beside memory that answers later is not modelled: allowed is one of them \
+                           (remove the other)";
+            found.add("machine.gpu", message.into());
+        }
+        let unmaps = self.machine.iommu.as_ref().is_some_and(machine::memory::IommuSpec::unmaps);
+        if self.nic.payload_memory.is_some() {
+            let message =
+                "a GPU reads frames in memory, and payload that stays in the NIC is not there (leave one of them out)";
+            found.add("nic.payload_memory", message.into());
+        }
+        if self.nic.drop_dead {
+            let message = "a core gives up lines of packets that its burst ends, and a GPU's packets end in another (leave one of them out)";
+            found.add("nic.drop_dead", message.into());
+        }
+        if gpu.attached == GpuMemory::Discrete && unmaps {
+            let message = "a core unmaps a packet when it receives it, and a copy to the GPU needs it mapped (take mode = \"on\", or an \
+                           integrated GPU)";
+            found.add("machine.iommu.mode", message.into());
+        }
+    }
+
+    /// Agents that the memory system counts beside cores: an integrated GPU.
+    pub(crate) fn agents(&self) -> u32 {
+        let integrated = |gpu: &ServerGpuSpec| gpu.attached == GpuMemory::Integrated;
+        u32::from(self.machine.gpu.as_ref().is_some_and(integrated))
+    }
+}
