@@ -20,7 +20,6 @@ UNITS: Final = (
 _UNIT: Final = re.compile(rf"(?<![\w.])(?:{'|'.join(map(re.escape, UNITS))})(?![\w])")
 # A setting as the scenario spells it: its value has its unit, or is one of names.
 _SETTING: Final = re.compile(r"[a-z_]\w*(?:\.\w+)+")
-_ENDS: Final = ({"low", "high"}, {"half_width"})
 
 
 def faults(spec: Mapping[str, Any]) -> list[str]:
@@ -88,11 +87,15 @@ def _aggregates(spec: Any) -> Iterator[str]:
 
 
 def _has_ends(view: Mapping[str, Any]) -> bool:
-    """Whether a row of the data says from where to where its value is."""
+    """Whether a row of the data says from where to where its value is, and these are apart."""
     rows = list((view.get("data") or {}).get("values") or [])
     named = (view.get("data") or {}).get("name")
     rows += (view.get("datasets") or {}).get(named, [])
     for layer, _ in _layers(view, {}):
         rows += (layer.get("data") or {}).get("values") or []
         rows += (view.get("datasets") or {}).get((layer.get("data") or {}).get("name"), [])
-    return any(ends <= set(row) for row in rows if isinstance(row, dict) for ends in _ENDS)
+    return any(_is_apart(row) for row in rows if isinstance(row, dict))
+
+
+def _is_apart(row: Mapping[str, Any]) -> bool:
+    return bool(row.get("half_width")) or row.get("low") != row.get("high")
