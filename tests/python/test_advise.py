@@ -502,7 +502,10 @@ def test_seeds_that_change_nothing_are_told():
 def test_where_the_port_is_the_limit_nothing_has_to_change():
     now = {"ndr_at_line_rate": True, "ndr_mpps": 18.4, "carried_mpps": 4.6, "loss": 0.0, "rejected_share": 0.93}
     now |= {"p99_ns": 2e3, "lift": 2, "saturated_mpps": 30.0, "lifted_ndr_mpps": 28.0}
+    now |= {"llc_hits": {"own": 0.9, "saturated": 0.5}}
     found = {
+        "techniques": [],
+        "first": None,
         "goal": "rate",
         "machine": "a machine",
         "now": now,
