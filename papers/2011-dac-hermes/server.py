@@ -50,7 +50,7 @@ SAME_MEMORY: Final = {
     "2011": {"machine.gpu.shaders.memory.standard": "ddr3-1600k", "machine.gpu.shaders.memory.channels": 2},
     "today": {"machine.gpu.shaders.memory.standard": "ddr5-4800b", "machine.gpu.shaders.memory.channels": 16},
 }
-FUNCTIONS: Final[dict[str, str]] = {"forwarding": "forwarding", "rules": "classify", "payloads": "inspect"}
+FUNCTIONS: Final[dict[str, str]] = {"forwarding": "forwarding", "rules": "classify"}
 SYSTEMS: Final[dict[str, str]] = {
     "cores": "no GPU",
     "discrete": "packets copied to the GPU's own memory, and back what a function changes",
