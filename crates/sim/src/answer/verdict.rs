@@ -838,7 +838,15 @@ impl Facts<'_> {
         let scenario = &self.result.scenario;
         let CoreLoad { cores, saturated, memory_full, .. } = *load;
         let queue = self.lost_for(Loss::QueueFull);
-        if queue > 0 {
+        if queue > 0 && scenario.machine.gpu.is_some() && scenario.pipeline.is_none() {
+            reasons
+                .push(format!("{} packets found no room at the GPU: batches do not come back in time.", count(queue)));
+            advice.push(
+                "The GPU is the limit: give it larger batches (machine.gpu.batch), more batches at a time (machine.gpu.overlap), or fewer \
+                 packets (machine.gpu.share, machine.gpu.above)."
+                    .into(),
+            );
+        } else if queue > 0 {
             let workers = cores - scenario.receiving_cores() as usize;
             let state = if saturated > 0 {
                 "saturated cores do not take them out in time"

@@ -29,7 +29,7 @@ use probe::{Probe, Record, Ref, RegionId, RegionSpec, Sharing};
 use stats::{Attribution, Reason};
 use units::{Clos, CoreId, LINE_BYTES, Line, PacketId, Ps};
 
-use super::{DepartureObserver, PRIORITY_NIC, Server, ServerEvent, lines};
+use super::{CoreState, DepartureObserver, PRIORITY_NIC, Server, ServerEvent, lines};
 use crate::scenario::gpus::{GpuMemory, SLOT, ServerGpuSpec, TASK_BYTES, VERDICT_BYTES, l2_of, under};
 use crate::scenario::{Scenario, ScenarioError};
 
@@ -141,6 +141,8 @@ struct GpuBatch {
     copied: Ps,
     begun: Ps,
     finished: Ps,
+    /// When it began to come back.
+    back_from: Ps,
     /// Packets that have been copied, and when the last of these is there.
     at: usize,
     until: Ps,
@@ -475,6 +477,7 @@ impl Server {
     /// Packets of a burst of core `i` that the GPU is to have join the batch that fills.
     pub(super) fn gather(&mut self, i: usize, mut packets: Vec<GpuPacket>) {
         let now = self.engine.now();
+        let mut launches = 0;
         let Some(gpu) = &mut self.gpu else { return };
         for mut packet in packets.drain(..) {
             packet.core = i;
@@ -491,10 +494,23 @@ impl Server {
             }
             gpu.filling.packets.push(packet);
             if gpu.filling.packets.len() == gpu.spec.batch as usize {
-                let call = gpu.close(now);
-                self.cores[i].busy_until = now + call;
-                self.engine.schedule(now + call, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::Launched));
+                gpu.close(now);
+                launches += 1;
             }
+        }
+        self.launch(i, launches);
+    }
+
+    /// Core `i` launches so many batches, one after the other, once it has launched those before.
+    pub(super) fn launch(&mut self, i: usize, batches: u32) {
+        let now = self.engine.now();
+        let Some(gpu) = &self.gpu else { return };
+        let call = gpu.spec.call.ps();
+        let worker = &mut self.cores[i];
+        for _ in 0..batches {
+            worker.busy_until = worker.busy_until.max(now) + call;
+            worker.counters.busy += call;
+            self.engine.schedule(worker.busy_until, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::Launched));
         }
     }
 
@@ -506,10 +522,12 @@ impl Server {
             GpuTurn::Deadline(number) if gpu.filling.number == number && !gpu.filling.packets.is_empty() => {
                 let core = gpu.filling.packets[0].core;
                 gpu.counters.late += 1;
-                let call = gpu.close(now);
-                let busy = &mut self.cores[core].busy_until;
-                *busy = (now + call).max(*busy);
-                self.engine.schedule(now + call, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::Launched));
+                gpu.close(now);
+                match self.cores[core].state {
+                    // It looks at the time when its burst is done.
+                    CoreState::Running | CoreState::Finishing => self.cores[core].to_launch += 1,
+                    _ => self.launch(core, 1),
+                }
             }
             GpuTurn::Deadline(_) => {}
             GpuTurn::Launched => gpu.ready += 1,
@@ -540,7 +558,7 @@ impl Server {
         let copy = gpu.spec.copy.ps();
         if gpu.executed.front().is_some() && gpu.returning.is_none() && gpu.returned.is_none() {
             let Some(mut batch) = gpu.executed.pop_front() else { return };
-            (batch.at, batch.until) = (0, now);
+            (batch.at, batch.until, batch.back_from) = (0, now, now);
             if discrete {
                 gpu.returning = Some(batch);
                 self.engine.schedule(now + copy, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::CopyBack));
@@ -670,7 +688,7 @@ impl Server {
         batch.until = batch.until.max(next);
         if done {
             let until = batch.until;
-            gpu.counters.copying_back += until - batch.finished;
+            gpu.counters.copying_back += until - batch.back_from;
             gpu.returned = Some(batch);
             self.engine.schedule(until, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::Back));
         } else {
@@ -709,9 +727,9 @@ impl Server {
     fn hand_back(&mut self, batch: GpuBatch) {
         let now = self.engine.now();
         let Some(gpu) = &mut self.gpu else { return };
-        let GpuBatch { packets, filled, started, copied, begun, finished, .. } = batch;
-        let queued = (started - filled) + (begun - copied);
-        let copy = (copied - started) + (now - finished);
+        let GpuBatch { packets, filled, started, copied, begun, finished, back_from, .. } = batch;
+        let queued = (started - filled) + (begun - copied) + (back_from - finished);
+        let copy = (copied - started) + (now - back_from);
         let count = packets.len() as u64;
         let counters = &mut gpu.counters;
         counters.packets += count;
@@ -765,15 +783,14 @@ impl Server {
 }
 
 impl ServerGpu {
-    /// The batch that fills goes at `now`: what launching it takes of a core.
-    fn close(&mut self, now: Ps) -> Ps {
+    /// The batch that fills is whole at `now`, and wants to be launched.
+    fn close(&mut self, now: Ps) {
         let next = GpuBatch { number: self.filling.number + 1, ..GpuBatch::default() };
         let mut batch = std::mem::replace(&mut self.filling, next);
         batch.filled = now;
         self.counters.batches += 1;
         self.counters.launched += batch.packets.len() as u64;
         self.waiting.push_back(batch);
-        self.spec.call.ps()
     }
 }
 

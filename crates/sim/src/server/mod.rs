@@ -490,8 +490,12 @@ struct ServerCore {
     returned: VecDeque<BackFromGpu>,
     /// Those that leave in order, where some are not back.
     commit: CommitOrder,
-    /// Until when it launches a batch.
+    /// Until when it launches batches.
     busy_until: Ps,
+    /// Batches whose time was up while it worked on its burst.
+    to_launch: u32,
+    /// Of its burst's time, what it launched batches in, which is counted where they are launched.
+    launching: Ps,
     /// When the NIC began to read the packets of its latest batch, beside a GPU.
     read_from: Ps,
     /// Mbufs that its burst gives up, each with its packet.
@@ -563,6 +567,8 @@ state::state!(ServerCore {
         returned,
         commit,
         busy_until,
+        to_launch,
+        launching,
         read_from,
         dead,
         bells,
@@ -777,6 +783,8 @@ impl ServerCore {
                 returned: VecDeque::new(),
                 commit: VecDeque::new(),
                 busy_until: Ps::ZERO,
+                to_launch: 0,
+                launching: Ps::ZERO,
                 read_from: Ps::ZERO,
                 dead: Vec::new(),
                 bells: Doorbells::new(nic),
@@ -1413,7 +1421,8 @@ impl Server {
         let (refilled, sent) = worker.doorbells();
         worker.counters.doorbells += u64::from(refilled) + u64::from(sent);
         worker.to_ring = (refilled, sent);
-        worker.ringing = self.core_spec.stalls(worker.packets.len()) + worker.busy_until.since(now);
+        worker.launching = worker.busy_until.since(now);
+        worker.ringing = self.core_spec.stalls(worker.packets.len()) + worker.launching;
         worker.started = now;
         worker.before = worker.core.instructions();
         worker.in_detail = !self.coarse.on;
@@ -1623,7 +1632,7 @@ impl Server {
     fn close_burst(&mut self, i: usize, now: Ps) -> bool {
         let worker = &mut self.cores[i];
         let took = now - worker.started;
-        worker.counters.busy += took;
+        worker.counters.busy += took.since(worker.launching);
         let packets = worker.packets.len() as u64;
         worker.counters.burst_squares += packets * packets;
         worker.counters.burst_time += packets * took.0;
@@ -1651,6 +1660,8 @@ impl Server {
             system.rest(now);
         }
         let at_once = self.close_burst(i, now);
+        let launches = std::mem::take(&mut self.cores[i].to_launch);
+        self.launch(i, launches);
         let worker = &mut self.cores[i];
         let (mut leaving, mut to_gpu, mut held) = (Vec::new(), Vec::new(), Vec::new());
         let mut ended = Vec::new();
