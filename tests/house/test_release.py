@@ -380,6 +380,18 @@ def test_the_gate_ends_as_the_comparison_does(gate: Any) -> None:
         assert gate(SCENARIO="my.toml", BASELINE="forwarding", CODE=code)[0] == int(code)
 
 
+def test_what_cannot_be_told_passes_the_gate_with_a_warning_unless_it_may_not(gate: Any) -> None:
+    for undecided, code, said in (("", 0, "::warning "), ("warn", 0, "::warning "), ("fail", 1, "::error ")):
+        found, told, kept = gate(SCENARIO="my.toml", BASELINE="forwarding", CODE="4", UNDECIDED=undecided)
+        assert (found, said in told, "cannot be told" in told) == (code, True, True), told
+        assert "report=" in (kept / "outputs").read_text()
+    for code in ("0", "1", "2"):
+        found, told, _ = gate(SCENARIO="my.toml", BASELINE="forwarding", CODE=code, UNDECIDED="fail")
+        assert (found, "cannot be told" in told) == (int(code), False)
+    assert gate(SCENARIO="my.toml", BASELINE="forwarding", UNDECIDED="perhaps")[0] == 2
+    assert action()["inputs"]["undecided"]["default"] == "warn"
+
+
 def test_the_gate_says_what_is_wrong_with_a_baseline(gate: Any) -> None:
     for given, what in (
         ({"SCENARIO": "my.toml", "BASELINE": "git:nowhere"}, "no such commit"),
