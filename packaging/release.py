@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -34,6 +35,8 @@ BIN = Path(sys.executable).parent
 SUMS = "SHA256SUMS"
 SECONDS = 30
 """From an empty environment to the demo's report, and from the package to metrics."""
+LONGEST_S = 900.0
+"""What a tool may take; one that takes longer hangs."""
 PARTS = ("Reporting", "Threat model", "Who may send what to whom", "What is not promised")
 """Sections that SECURITY.md has to have."""
 
@@ -86,21 +89,19 @@ def walk(checks: list[Check]) -> int:
 def run(*command: str | Path, cwd: Path = ROOT, env: dict[str, str] | None = None, quiet: bool = False) -> str:
     """Runs a tool; returns what it printed. `quiet`: what it says at all is a fault.
 
-    Raises NotJudgedError where it is not installed, and DoesNotHoldError where it fails.
+    Raises NotJudgedError where it is not installed, and DoesNotHoldError where it fails or does not end.
     """
     name = str(command[0])
     found = shutil.which(name) or shutil.which(name, path=str(BIN))
     if found is None:
         raise NotJudgedError(f"wants {name}")
-    done = subprocess.run(
-        [found, *map(str, command[1:])],
-        cwd=cwd,
-        env=env,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=900,
-    )
+    words = [found, *map(str, command[1:])]
+    pipe, joined = subprocess.PIPE, subprocess.STDOUT
+    try:
+        done = subprocess.run(words, cwd=cwd, env=env, stdout=pipe, stderr=joined, text=True, timeout=LONGEST_S)
+    except subprocess.TimeoutExpired:
+        line = shlex.join([name, *words[1:]])[:200]
+        raise DoesNotHoldError(f"{name}: has not ended after {LONGEST_S:g} s: run `{line}` by itself") from None
     printed = done.stdout.strip()
     if done.returncode != 0 or (quiet and printed):
         raise DoesNotHoldError(f"{name}: {printed[-600:] or f'exit code {done.returncode}'}")

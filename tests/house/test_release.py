@@ -435,6 +435,10 @@ def test_the_image_runs_as_nobody_of_note() -> None:
         if step == "FROM":
             assert re.search(r":[\d.]+[\w.-]*", value), f"{value}: which version?"
     assert [value for step, value in steps if step == "ENTRYPOINT"] == ['["wirespeed"]']
+    # Who writes into the folder of another user is the caller: the image's own user may not.
+    runs = re.findall(r"podman run (.+)$", text, re.MULTILINE)
+    assert runs
+    assert all('--userns=keep-id --user "$(id -u):$(id -g)"' in line for line in runs if "--volume" in line)
     hadolint = shutil.which("hadolint") or shutil.which("hadolint", path=str(Path(sys.executable).parent))
     if hadolint:
         subprocess.run([hadolint, PACKAGING / "image" / "Containerfile"], check=True)
@@ -513,6 +517,17 @@ def test_a_check_that_could_not_be_made_is_no_pass(capsys: pytest.CaptureFixture
         release.run("false")
     with pytest.raises(release.DoesNotHoldError, match="a word"):
         release.run("echo", "a word", quiet=True)
+
+
+def test_a_tool_that_does_not_end_fails_its_check_and_the_walk_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(release, "LONGEST_S", 0.1)
+    hangs = release.Check("it ends", lambda: release.run("sleep", "60"))
+    assert release.walk([hangs, *checks("holds")]) == 1
+    said = capsys.readouterr().out
+    assert "it ends: sleep: has not ended after 0.1 s: run `sleep 60` by itself" in said
+    assert "1 hold, 1 fail" in said
 
 
 def test_checksums_find_what_was_changed_and_what_is_not_listed(
