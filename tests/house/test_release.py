@@ -554,6 +554,14 @@ def test_the_list_of_a_release_has_each_check_once_and_says_what_it_judges() -> 
     assert len(words) == len(set(words)) == 18
     assert all(check.judge.__doc__ for check in release.CHECKS)
     assert release.security_has_its_parts()
+    # Each that listens has its row.
+    security = (ROOT / "SECURITY.md").read_text()
+    parts = re.findall(r"^\| (.+?) \|", security.partition("## Who may send")[2], re.MULTILINE)
+    for what in ("`wirespeed explore`", "`wirespeed explore --open`", "`wirespeedd` (root)", "`wirespeedd --simulate`"):
+        assert any(part.startswith(what) for part in parts), what
+    listens = re.search(r'listen: "([\d.:]+)"\.into', (ROOT / "crates" / "daemon" / "src" / "config.rs").read_text())
+    assert listens is not None
+    assert f"`{listens[1]}`" in security
     makefile = (ROOT / "Makefile").read_text()
     steps = re.search(r"^release-check:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
     assert steps is not None
