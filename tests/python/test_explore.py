@@ -18,13 +18,14 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
 from wirespeed import api, predict
 from wirespeed.errors import InputError
-from wirespeed.explore import forms, runs, talk
+from wirespeed.explore import answers, forms, runs, talk
 from wirespeed.explore.controls import ON
 from wirespeed.explore.forms import Forms, ahead
 from wirespeed.explore.place import Given, Place
@@ -146,6 +147,72 @@ def test_what_is_no_question_is_told_and_the_server_stays(client: Client) -> Non
         status, _, told = client.call("POST", path, body)
         assert (status, set(json.loads(told))) == (422, {"error"}), body[:20]
     assert client.ask("answer")[0] == 200
+
+
+def test_half_a_surrogate_pair_is_told_as_any_other_name(client: Client) -> None:
+    for question in ({"a": {"\ud800": "x"}}, {"scenario": "\ud800"}, {"a": {"cores": "\ud800"}}):
+        status, told = client.ask("answer", **question)
+        assert status == 422
+        assert "\ud800" in json.dumps(told, ensure_ascii=False)
+        assert "bug" not in json.dumps(told)
+
+
+def test_a_length_of_thousands_of_digits_is_refused(client: Client) -> None:
+    for length in ("9" * 5000, "65537", "-1", "x", ""):
+        status, _, told = client.call("POST", f"/{client.server.token}/answer", b"", {"Content-Length": length})
+        assert (status, "Content-Length" in json.loads(told)["error"]) == (422, True), length[:9]
+
+
+@pytest.mark.parametrize("error", [KeyError("x"), TypeError("x"), RuntimeError("x"), ZeroDivisionError("x")])
+def test_an_error_that_nobody_expects_is_answered_as_a_bug(
+    client: Client, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fails(*_: Any) -> Any:
+        raise error
+
+    for module, name, what in (
+        (answers, "first", "answer"),
+        (answers, "scene", "scene"),
+        (answers, "_refined", "refine"),
+    ):
+        with monkeypatch.context() as failing:
+            failing.setattr(module, name, fails)
+            status, told = client.ask(what)
+            # Within a stream it is the last line, behind a status that is sent.
+            last = told[-1] if what == "refine" else told
+            assert status == (200 if what == "refine" else 500)
+            assert type(error).__name__ in last["error"]
+            assert "this is a bug" in last["error"]
+    with monkeypatch.context() as failing:
+        failing.setattr(answers, "page", fails)
+        status, _, body = client.call("GET", f"/{client.server.token}/")
+        assert (status, "this is a bug" in json.loads(body)["error"]) == (500, True)
+    assert client.ask("answer")[0] == 200
+
+
+def test_an_error_does_not_end_what_looks_ahead(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    about = client.server.about
+    tried: SimpleQueue[str] = SimpleQueue()
+
+    def fails(name: str) -> Any:
+        def failing(*_: Any) -> Any:
+            tried.put(name)
+            raise KeyError(name)
+
+        return failing
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Forms, "has", lambda *_: False)
+        broken.setattr(Forms, "measure", fails("measure"))
+        about._last = (about._scene("forwarding"), talk.Asked("forwarding", "z", next(turns), {}))
+        about._moved.set()
+        assert [tried.get(timeout=60) for _ in range(3)] == ["measure"] * 3  # the next machine is tried, too
+    with monkeypatch.context() as broken:
+        broken.setattr(about, "_profile_near", fails("near"))
+        for _ in range(2):
+            about._moved.set()
+            assert next(name for name in iter(lambda: tried.get(timeout=60), None) if name == "near") == "near"
+    assert about._thread.is_alive()
 
 
 def test_closed_forms_answer_at_once_and_as_predict_does(client: Client) -> None:

@@ -69,7 +69,8 @@ def refused(error: Exception) -> Told:
 
 def line(told: Told) -> bytes:
     """A piece as a line of JSON."""
-    return json.dumps(told, ensure_ascii=False).encode() + b"\n"
+    # Half a surrogate pair, which a question may hold, has no UTF-8: its escape is JSON.
+    return json.dumps(told, ensure_ascii=False).encode(errors="backslashreplace") + b"\n"
 
 
 def _formed(found: Mapping[str, Answer | str | None]) -> Told:

@@ -79,8 +79,12 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """The page."""
         if self._is_let_in() and self._what() == "":
-            html = answers.page(self.server.about, self.server.given).encode()
-            self._send(HTTPStatus.OK, "text/html; charset=utf-8", [html], len(html))
+            try:
+                html = answers.page(self.server.about, self.server.given).encode()
+            except Exception as e:
+                self._json(*_failed(e))
+            else:
+                self._send(HTTPStatus.OK, "text/html; charset=utf-8", [html], len(html))
         elif not self._answered:
             self._refuse(HTTPStatus.NOT_FOUND, "not found")
 
@@ -99,13 +103,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self._stream(answers.finer(about, talk.asked(document)))
             else:
                 self._refuse(HTTPStatus.NOT_FOUND, "not found")
-        except (InputError, RefusedError) as e:
-            self._json(HTTPStatus.UNPROCESSABLE_ENTITY, answers.refused(e))
-        except (RuntimeError, MemoryError) as e:
-            self._json(HTTPStatus.INTERNAL_SERVER_ERROR, {"error": f"{_BUG} ({_wirespeed.version()}): {e}"})
-        except OSError as e:
+        except Exception as e:  # whatever it is: who asks waits for an answer
             if not self._answered:
-                self._json(HTTPStatus.UNPROCESSABLE_ENTITY, {"error": f"{e.filename or ''}: {e.strerror or e}"})
+                self._json(*_failed(e))
 
     def log_message(self, *_: Any) -> None:
         """Says nothing: the token is in each line."""
@@ -140,7 +140,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _document(self) -> dict[str, Any]:
         length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or int(length) > _MOST_BYTES:
+        # By its length first: thousands of digits are no number to Python.
+        if not length.isdecimal() or len(length) > len(str(_MOST_BYTES)) or int(length) > _MOST_BYTES:
             raise InputError(f"Content-Length: must be a number up to {_MOST_BYTES}")
         try:
             found = json.loads(self.rfile.read(int(length)))
@@ -155,8 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
         found = iter(pieces)
         with contextlib.closing(found):  # type: ignore[type-var] # a generator
             begin = next(found, None)
-            lines = (answers.line(each) for each in _guarded(begin, found))
-            self._send(HTTPStatus.OK, "application/x-ndjson", lines, None)
+            self._send(HTTPStatus.OK, "application/x-ndjson", _guarded(begin, found), None)
 
     def _json(self, status: HTTPStatus, told: answers.Told) -> None:
         body = answers.line(told)
@@ -181,16 +181,25 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.flush()
 
 
-def _guarded(begin: answers.Told | None, rest: Iterable[answers.Told]) -> Iterable[answers.Told]:
-    """Pieces; an error within them is the last piece."""
+def _guarded(begin: answers.Told | None, rest: Iterable[answers.Told]) -> Iterable[bytes]:
+    """Pieces as lines; an error within them is the last line."""
     try:
         if begin is not None:
-            yield begin
-        yield from rest
-    except (InputError, RefusedError) as e:
-        yield answers.refused(e)
-    except (RuntimeError, MemoryError) as e:
-        yield {"error": f"{_BUG} ({_wirespeed.version()}): {e}"}
+            yield answers.line(begin)
+        for each in rest:
+            yield answers.line(each)
+    except Exception as e:
+        yield answers.line(_failed(e)[1])
+
+
+def _failed(error: Exception) -> tuple[HTTPStatus, answers.Told]:
+    """How an error is answered: what is not the input's fault, or a file's, is a bug."""
+    if isinstance(error, InputError | RefusedError):
+        return HTTPStatus.UNPROCESSABLE_ENTITY, answers.refused(error)
+    if isinstance(error, OSError):
+        return HTTPStatus.UNPROCESSABLE_ENTITY, {"error": f"{error.filename or ''}: {error.strerror or error}"}
+    words = f"{_BUG} ({_wirespeed.version()}): {type(error).__name__}: {error}"
+    return HTTPStatus.INTERNAL_SERVER_ERROR, {"error": words}
 
 
 def serve(server: Server) -> None:

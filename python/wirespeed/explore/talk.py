@@ -279,15 +279,19 @@ class Talk:
             self._running.release()
 
     def _look_ahead(self) -> None:
-        """Profiles machines that the hand may move to next, whenever nothing runs."""
+        """Profiles machines that the hand may move to next, whenever nothing runs.
+
+        No error ends it: nobody has asked yet, and who asks for that machine is told.
+        """
         for scene in list(self._scenes.values()):
-            with contextlib.suppress(InputError):  # told with the answer
+            with contextlib.suppress(Exception):
                 scene.forms.measure({})
         while not self._ended.is_set():
             self._moved.wait()
             self._moved.clear()
             if self._last is not None and not self._ended.is_set():
-                self._profile_near(*self._last)
+                with contextlib.suppress(Exception):
+                    self._profile_near(*self._last)
 
     def _profile_near(self, scene: _Scene, about: Asked) -> None:
         controls: list[Control] = list(scene.place.controls.values())
@@ -297,7 +301,7 @@ class Talk:
                 if self._ended.is_set() or self._running.locked() or self._moved.is_set():
                     return
                 if not scene.forms.has(near):
-                    with contextlib.suppress(InputError):
+                    with contextlib.suppress(Exception):
                         scene.forms.measure(near)
 
 
