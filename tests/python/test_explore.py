@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 
 from wirespeed import api, predict
+from wirespeed import quantities as q
 from wirespeed.errors import InputError
 from wirespeed.explore import answers, forms, runs, talk
 from wirespeed.explore.controls import ON
@@ -37,6 +38,7 @@ FEW = (
     *("machine.cores=2", "mempool.size=8192", "nic.rx_descriptors=512", "function.forward.prefixes=5000"),
     *("traffic.profile=min64", "traffic.load=0.05", "run.packets=3000", "run.warmup=2000", "run.curve=[]"),
 )
+GPU = ("machine.gpu.preset=a100",)
 GIVEN = Given("forwarding", settings=FEW)
 turns = itertools.count(1)
 
@@ -221,7 +223,9 @@ def test_closed_forms_answer_at_once_and_as_predict_does(client: Client) -> None
     assert status == 200
     side = told["sides"]["a"]
     expected = api.predict("forwarding", set=[*FEW[:5], "traffic.load=0.1", *FEW[6:]])
-    assert side["says"] == predict.sentence(expected)
+    left_out = tuple(expected["left_out"])
+    assert side["says"] == talk.sentence(forms.Answer(expected, [], left_out=left_out))
+    assert q.mpps(expected["capacity_mpps"]) in side["says"]
     # What the command line set, and the page moved, is said once.
     assert "traffic.load=0.1" in side["command"]
     assert "traffic.load=0.05" not in side["command"]
@@ -255,8 +259,8 @@ def test_moves_that_nobody_has_profiled_together_are_factors(place: Place) -> No
     assert cores is not None
     assert burst is not None
     assert both is not None
-    assert base.is_exact
-    assert cores.is_exact
+    assert base.is_profiled
+    assert cores.is_profiled
     product = cores.found["capacity_mpps"] * burst.found["capacity_mpps"] / base.found["capacity_mpps"]
     assert both.found["capacity_mpps"] == pytest.approx(product)
     assert len(both.factored) == 1  # it begins at one of both
@@ -265,7 +269,7 @@ def test_moves_that_nobody_has_profiled_together_are_factors(place: Place) -> No
     found.measure({"cores": "4", "burst": "64"})
     exact = found.answer({"cores": "4", "burst": "64"})
     assert exact is not None
-    assert exact.is_exact
+    assert exact.is_profiled
     assert both.found["capacity_mpps"] == pytest.approx(exact.found["capacity_mpps"], rel=0.1)
     near = found.answer({"cores": "6"})
     assert near is not None
@@ -285,6 +289,58 @@ def test_what_a_function_rejects_is_no_loss_in_the_sentence() -> None:
     assert talk.sentence(full) == "Carries about 2.00 Mpps of 10.9 Mpps offered and could carry about 21.6 Mpps."
 
 
+def test_what_closed_forms_leave_out_stands_on_the_page_and_they_say_about(client: Client) -> None:
+    client.server.about._scene("forwarding").forms.measure({})
+    left_out = api.predict("forwarding", set=list(FEW))["left_out"]
+    assert left_out  # its scenario has credits
+    _, told = client.ask("answer")
+    side = told["sides"]["a"]
+    assert "By closed forms, about" in side["verdict"]
+    assert all(words in side["verdict"] for words in left_out)
+    assert "could carry about" in side["says"]
+
+
+def test_an_answer_that_leaves_nothing_out_is_exact_and_says_so() -> None:
+    found = {"offered_mpps": 1.0, "rejected_mpps": 0.0, "carried_mpps": 1.0, "capacity_mpps": 2.0, "sojourn_ns": 900.0}
+    answer = forms.Answer(found, [])
+    assert (answer.is_exact, talk.sentence(answer)) == (True, predict.sentence(found))
+    about = forms.Answer(found, [], left_out=("policy: the ways stay as they are",))
+    assert (about.is_profiled, about.is_exact) == (True, False)
+    full = forms.Answer({**found, "sojourn_ns": None}, [], left_out=about.left_out)
+    assert talk.sentence(full).endswith("about 2.00 Mpps; queues grow without end.")
+    assert "a: about " in talk.formed_difference(
+        answer, forms.Answer({**found, "capacity_mpps": 3.0}, [], (), (), ("x",))
+    )
+    assert "about" not in talk.formed_difference(answer, forms.Answer({**found, "capacity_mpps": 3.0}, []))
+
+
+def test_what_either_side_of_a_move_leaves_out_is_left_out(place: Place) -> None:
+    found = Forms(place)
+    for chosen in ({}, {"cores": "4"}, {"burst": "64"}):
+        found.measure(chosen)
+    other = next(iter(found._known.values()))
+
+    class Told:
+        def predict(self, load: float | None) -> str:
+            return json.dumps({**json.loads(other.profile.predict(load)), "left_out": ["neighbours: none"]})
+
+    moved = frozenset({("burst", "64")})
+    found._known[moved] = forms._Known(Told(), other.ceiling)  # type: ignore[arg-type]
+    both = found.answer({"cores": "4", "burst": "64"})
+    assert both is not None
+    assert {"neighbours: none", *other.at(None)["left_out"]} == set(both.left_out)
+
+
+def test_a_machine_with_a_gpu_has_no_closed_form() -> None:
+    found = Forms(Place(Given("forwarding", settings=(*FEW, *GPU))))
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"machine\.gpu: closed forms let cores work on all packets"):
+            found.measure({})
+        assert found.has({})
+        with pytest.raises(InputError, match=r"machine\.gpu"):
+            found.answer({"load": "0.1"})
+
+
 def test_a_capture_is_as_long_as_it_is(tmp_path: Path) -> None:
     file = tmp_path / "x.pcap"
     file.write_bytes(bytes.fromhex("d4c3b2a1020004000000000000000000ffff000001000000"))
@@ -298,7 +354,7 @@ def test_a_profile_answers_for_every_load(place: Place) -> None:
     low, high = found.answer({"load": "0.05"}), found.answer({"load": "1"})
     assert low is not None
     assert high is not None
-    assert (low.is_exact, high.is_exact) == (True, True)
+    assert (low.is_profiled, high.is_profiled) == (True, True)
     assert low.found["offered_mpps"] * 20 == pytest.approx(high.found["offered_mpps"])
     assert [point["load"] for point in low.curve] == list(forms.CURVE)
 

@@ -94,11 +94,8 @@ def _words(found: Answer | str | None) -> str:
 def _verdict(found: Answer | str | None) -> str:
     if not isinstance(found, Answer):
         return f'<p class="warning">{escape(_words(found))}</p>'
-    return live.formed(
-        live.Formed(
-            _words(found), predict.carries_all(found.found), found.found, found.curve, found.factored, found.unseen
-        )
-    )
+    about = (found.factored, found.unseen, found.left_out)
+    return live.formed(live.Formed(_words(found), predict.carries_all(found.found), found.found, found.curve, *about))
 
 
 def _curves(found: Answer | str | None) -> dict[str, str]:

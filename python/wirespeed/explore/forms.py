@@ -2,7 +2,8 @@
 
 A profile (see `wirespeed.predict`) takes some 0.4 s and answers for any load in microseconds. What was profiled is
 answered as it is. Anything else begins at the profile that differs in the fewest controls, and takes for each of these
-the factor that the same move had where it was profiled: moves are taken to multiply, and an answer says so.
+the factor that the same move had where it was profiled: moves are taken to multiply, and an answer says so. It says
+too which settings of its machine closed forms do not look at; a machine with a GPU has none.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ _FACTORED: Final = (
     *("utilisation", "cpi", "dram_utilisation"),
 )
 _OFFERED: Final = "offered load"
+_GPU: Final = "machine.gpu: closed forms let cores work on all packets; runs know the GPU"
 Key = frozenset[tuple[str, str]]
 
 
@@ -47,11 +49,18 @@ class Answer:
     """Labels of controls whose moves were profiled elsewhere, and taken over as factors."""
     unseen: tuple[str, ...] = ()
     """Labels of controls whose moves nobody has profiled: of them the answer knows nothing."""
+    left_out: tuple[str, ...] = ()
+    """Settings that closed forms do not look at, and what is taken in their place."""
+
+    @property
+    def is_profiled(self) -> bool:
+        """Whether this very machine was profiled."""
+        return not (self.factored or self.unseen)
 
     @property
     def is_exact(self) -> bool:
-        """Whether this very machine was profiled."""
-        return not (self.factored or self.unseen)
+        """Whether this very machine was profiled, and all of it looked at."""
+        return self.is_profiled and not self.left_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +101,10 @@ class Forms:
         packets = min(PACKETS, int(self._place.resolved["run"]["packets"]))
         scenario = self._place.judge(dict(key), [f"run.packets={packets}", "run.curve=[]"])
         try:
-            found = _Known(_wirespeed.Profile(scenario), predict.nic_ceiling(tomllib.loads(scenario.resolved)))
+            resolved = tomllib.loads(scenario.resolved)
+            if resolved["machine"].get("gpu"):
+                raise InputError(_GPU)
+            found = _Known(_wirespeed.Profile(scenario), predict.nic_ceiling(resolved))
         except InputError as e:
             with self._lock:
                 self._refused[key] = str(e)
@@ -124,6 +136,7 @@ class Forms:
                 factored.append(found[1])
         return Answer(
             found=_at(known[begin], moves, load),
+            left_out=_left_out([known[begin], *(after for _, after in moves)], load),
             curve=[_point(_at(known[begin], moves, each), each) for each in CURVE],
             factored=tuple(factored),
             unseen=tuple(unseen),
@@ -217,6 +230,11 @@ def _at(begin: _Known, moves: list[tuple[_Known, _Known]], load: float | None) -
     if is_full:
         found["sojourn_ns"] = found["waiting_ns"] = None
     return found
+
+
+def _left_out(profiles: Iterable[_Known], load: float | None) -> tuple[str, ...]:
+    """What any of them leaves out, each once."""
+    return tuple(dict.fromkeys(words for each in profiles for words in each.at(load)["left_out"]))
 
 
 def _factored(value: float | None, before: float | None, after: float | None) -> float | None:

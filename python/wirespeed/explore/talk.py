@@ -337,7 +337,8 @@ def formed_difference(a: Answer, b: Answer) -> str:
             if abs(percent) >= comparing.LEAST_PCT:
                 parts.append(f"{label} {q.change(percent)} ({say(one)} to {say(other)})")
     told = ", ".join(parts)
-    return f"By closed forms, b beside a: {told}." if told else "By closed forms b differs by less than 1 %."
+    about = "" if a.is_exact and b.is_exact else "about "
+    return f"By closed forms, b beside a: {about}{told}." if told else "By closed forms b differs by less than 1 %."
 
 
 def sentence(answer: Answer) -> str:
@@ -349,7 +350,9 @@ def sentence(answer: Answer) -> str:
     could = "" if capacity is None else f" and could carry about {q.mpps(capacity)}"
     part = "all" if predict.carries_all(found) else f"about {q.mpps(found['carried_mpps'])}"
     about = f"Carries {part} of {q.mpps(offered)} offered{could}"
-    return f"{about}." if stays is None else f"{about}; a packet stays about {q.duration(stays)}."
+    if stays is None:
+        return f"{about}; queues grow without end." if answer.is_profiled else f"{about}."
+    return f"{about}; a packet stays about {q.duration(stays)}."
 
 
 _COMPARED: Final = (

@@ -24,6 +24,7 @@ class Formed:
     curve: Sequence[Predicted]
     factored: Sequence[str] = ()
     unseen: Sequence[str] = ()
+    left_out: Sequence[str] = ()
 
 
 def page(given: str, scenarios: Sequence[str], version: str) -> str:
@@ -50,9 +51,10 @@ def formed(answer: Formed) -> str:
         "formed.html.j2",
         sentence=answer.sentence,
         carries=answer.carries_all,
-        exact=not (answer.factored or answer.unseen),
+        exact=not (answer.factored or answer.unseen or answer.left_out),
         factored=answer.factored,
         unseen=answer.unseen,
+        left_out=answer.left_out,
         numbers=_numbers(found),
     )
 
