@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import wirespeed
+from wirespeed import quantities as q
 from wirespeed.sweep.until import interval
 
 HERE: Final = Path(__file__).parent
@@ -136,7 +137,7 @@ def _values(document: Mapping[str, Any], key: Key) -> Sequence[float]:
 def _cell(document: Mapping[str, Any], key: Key) -> str:
     scale = 1e3 if key[3] == "delay" else 1.0
     mean, wide = interval([value / scale for value in _values(document, key)])
-    return f"{mean:.3g} ± {wide:.1g}"
+    return f"{q.digits(mean, 3)} ± {q.digits(wide, 2)}"
 
 
 def _gain(document: Mapping[str, Any], machine: str, function: str, load: str) -> str:
@@ -147,7 +148,7 @@ def _gain(document: Mapping[str, Any], machine: str, function: str, load: str) -
         strict=True,
     )
     mean, wide = interval([sign * 100 * (a / b - 1) for a, b in pairs])
-    return f"{mean:+.3g} ± {wide:.1g} %"
+    return f"{'+' if mean > 0 else ''}{q.digits(mean, 3)} ± {q.digits(wide, 2)} %"
 
 
 def _bound(document: Mapping[str, Any], key: Key) -> str:

@@ -93,10 +93,16 @@ def stated(found: dict[str, Any]) -> str:
     return f"Errors beside simulation, at most, on the scenarios of the guide: {parts}. For this one: --check."
 
 
+# More than chance, and than what a table lacks.
+_FEW_REJECTED: Final = 0.01
+
+
 def sentence(found: Mapping[str, Any]) -> str:
     """The answer: what is carried, of what could be, and how long a packet stays."""
     offered, capacity = found["offered_mpps"], found["capacity_mpps"]
     part = "all" if carries_all(found) else q.mpps(found["carried_mpps"])
+    if part == "all" and (rejected := found["rejected_mpps"] or 0.0) > _FEW_REJECTED * offered:
+        part = f"all but the {q.mpps(rejected)} that the function rejects"
     stays = (
         "queues grow without end"
         if found["sojourn_ns"] is None

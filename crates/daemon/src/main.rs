@@ -122,7 +122,9 @@ fn go(arguments: &Arguments) -> Result<ExitCode, DaemonError> {
     };
     match *command {
         DaemonCommand::Check => {
-            println!("{}: sound", arguments.config.as_deref().unwrap_or(Path::new(CONFIG)).display());
+            let name = arguments.config.as_deref().map_or(CONFIG.into(), |path| path.display().to_string());
+            let own = made.is_some() && arguments.config.is_none();
+            println!("{}: sound", if own { "the made machine's own configuration" } else { &name });
         }
         DaemonCommand::Plan => {
             let mut notes = Vec::new();

@@ -22,7 +22,7 @@ fn lost(output: &Output) -> Vec<f64> {
 }
 
 #[test]
-fn loss_is_gone_within_thirty_intervals_where_more_ways_help() {
+fn loss_is_gone_within_thirty_intervals_where_cores_have_too_few_ways() {
     let output = simulate(&["--simulate", "skylake", "--no-wait", "run", "--apply", "--intervals", "40"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let lost = lost(&output);

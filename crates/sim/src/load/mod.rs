@@ -27,7 +27,9 @@ use units::Size;
 use crate::load::applications::LoadedFunction;
 use crate::load::user_plane::UserPlane;
 use crate::scenario::files::file_name;
-use crate::scenario::{ForwardingSpec, FunctionKind, FunctionSpec, Scenario, ScenarioError, UserPlaneSpec};
+use crate::scenario::{
+    ForwardingSpec, FunctionKind, FunctionSpec, LEAST_PACKETS, Scenario, ScenarioError, UserPlaneSpec,
+};
 
 /// Made tables are the same whatever the seed of a run: a router's routes do not change with the
 /// traffic.
@@ -416,10 +418,14 @@ pub(crate) fn traffic_notes(scenario: &Scenario, blueprint: &Blueprint) -> Vec<S
     if let Some(packets) = blueprint.capture_report().map(|r| r.packets).filter(|&n| n > 0)
         && scenario.run.packets > packets
     {
+        let times = scenario.run.packets as f64 / packets as f64;
+        let one = if packets < LEAST_PACKETS {
+            format!("a run has {LEAST_PACKETS} packets at least")
+        } else {
+            format!("--set run.packets={packets} measures one round")
+        };
         notes.push(format!(
-            "the capture has {packets} packets, repeated {:.0} times: caches see the flows of a short stretch again and \
-             again; --set run.packets={packets} measures one round",
-            scenario.run.packets as f64 / packets as f64
+            "the capture has {packets} packets, repeated {times:.0} times: caches see the flows of a short stretch again and again; {one}"
         ));
     }
     let round = scenario.traffic.phases.iter().map(|phase| phase.time.ps().as_secs()).sum::<f64>();

@@ -269,11 +269,13 @@ const MOST_QUEUES: u32 = machine::nic::Toeplitz::ENTRIES as u32;
 
 /// Of a run, or of its warm-up.
 const MOST_PACKETS: u64 = 1_000_000_000_000;
+/// Packets of a run, at least.
+pub(crate) const LEAST_PACKETS: u64 = 1_000;
 
 impl RunSpec {
     fn check(&self, found: &mut ScenarioFaults) {
-        if !(1_000..=MOST_PACKETS).contains(&self.packets) {
-            found.add("run.packets", format!("{}: allowed are 1000 to 1e12", self.packets));
+        if !(LEAST_PACKETS..=MOST_PACKETS).contains(&self.packets) {
+            found.add("run.packets", format!("{}: allowed are {LEAST_PACKETS} to 1e12", self.packets));
         }
         if let Some(n) = self.warmup.filter(|n| *n > MOST_PACKETS) {
             found.add("run.warmup", format!("{n}: allowed are 0 to 1e12"));

@@ -22,6 +22,7 @@ mod resolve;
 mod spec;
 mod words;
 
+pub(crate) use check::LEAST_PACKETS;
 pub use clos::ClosSpec;
 pub use error::ScenarioError;
 pub use functions::{
