@@ -537,6 +537,12 @@ impl ServerCore {
     }
 }
 
+/// Its burst begins at `now` and stalls it so long, once it has launched what it launches.
+fn begin_at(&mut self, now: Ps, stalls: Ps) {
+    self.launching = self.busy_until.since(now);
+    self.ringing = stalls + self.launching;
+}
+
 impl ServerCore {
     /// Its burst is replayed at `at`; when its doorbells are rung and its stalls are over. That of the receive queue is rung
     /// in the middle of the burst, which that is taken to be, and those of what it sends at the end.
@@ -1421,8 +1427,7 @@ impl Server {
         let (refilled, sent) = worker.doorbells();
         worker.counters.doorbells += u64::from(refilled) + u64::from(sent);
         worker.to_ring = (refilled, sent);
-        worker.launching = worker.busy_until.since(now);
-        worker.ringing = self.core_spec.stalls(worker.packets.len()) + worker.launching;
+        worker.begin_at(now, self.core_spec.stalls(worker.packets.len()));
         worker.started = now;
         worker.before = worker.core.instructions();
         worker.in_detail = !self.coarse.on;
