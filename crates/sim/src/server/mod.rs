@@ -537,13 +537,13 @@ impl ServerCore {
     }
 }
 
-/// Its burst begins at `now` and stalls it so long, once it has launched what it launches.
-fn begin_at(&mut self, now: Ps, stalls: Ps) {
-    self.launching = self.busy_until.since(now);
-    self.ringing = stalls + self.launching;
-}
-
 impl ServerCore {
+    /// Its burst begins at `now` and stalls it so long, once it has launched what it launches.
+    fn begin_at(&mut self, now: Ps, stalls: Ps) {
+        self.launching = self.busy_until.since(now);
+        self.ringing = stalls + self.launching;
+    }
+
     /// Its burst is replayed at `at`; when its doorbells are rung and its stalls are over. That of the receive queue is rung
     /// in the middle of the burst, which that is taken to be, and those of what it sends at the end.
     fn rung(&mut self, at: Ps) -> Ps {
