@@ -567,6 +567,32 @@ def test_a_sessions_rules_stand_in_the_file(tmp_path: Path) -> None:
     assert not found.rows.left_out
 
 
+@pytest.mark.parametrize(
+    ("action", "actions", "teid"),
+    [
+        (n4.FORWARD, ["to_core", "to_access"], 7),
+        (n4.BUFFER, ["to_core", "to_access"], 7),  # an idle UE is paged, and comes back
+        (n4.BUFFER | 8, ["to_core", "to_access"], 7),
+        (n4.DROP, ["to_core", "drop"], 0),
+        (n4.DROP | 8, ["to_core", "drop"], 0),
+        (8, ["to_core", "drop"], 7),
+    ],
+)
+def test_a_rule_that_drops_drops_downlink_too_wherever_it_sent_before(
+    tmp_path: Path, action: int, actions: list[str], teid: int
+) -> None:
+    sent = change(3, made.far(2, 2, 0, made.outer(7), kind=10))
+    found, file = imported(tmp_path, *BEGIN, *sent, *change(4, made.far(2, action, kind=10)), made.uplink(0x1001))
+    assert [far["action"] for far in file["rules"][0]["far"]] == actions
+    assert file["session"][0]["downlink_teid"] == teid
+    assert not found.rows.left_out
+
+
+def test_a_rule_that_drops_uplink_drops(tmp_path: Path) -> None:
+    _, file = imported(tmp_path, *BEGIN, *change(3, made.far(1, n4.DROP, kind=10)), made.uplink(0x1001))
+    assert file["rules"][0]["far"][0]["action"] == "drop"
+
+
 def test_a_rule_that_does_not_fit_is_left_out_and_counted(tmp_path: Path) -> None:
     odd = change(3, made.pdr(5, 0, 1, made.fteid(0x1001), made.sdf("permit out 6 from any to assigned established")))
     found, file = imported(tmp_path, *BEGIN, *odd, made.uplink(0x1001))

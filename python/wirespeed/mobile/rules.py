@@ -130,7 +130,7 @@ def _row(session: N4Session, usage: Usage, left_out: Counter[str]) -> SessionRow
     if others:
         left_out["packets: by another tunnel of their session; the simulated function has one"] += others
     outer = _far_end(session)
-    if outer is None and any(far.sent_to is not None for far in session.fars.values()):
+    if outer is None and any(_sends(far) for far in session.fars.values()):
         left_out["sessions: a base station with an IPv6 address; packets to it are buffered"] += 1
     peer, downlink_teid = outer or (IPv4Address(0), 0)
     rules, qfi = _rules(session, teid, outer is not None, {str(a).partition("/")[0] for a in ue}, left_out)
@@ -166,9 +166,9 @@ def _far_end(session: N4Session) -> tuple[IPv4Address, int] | None:
     """The base station's end of the tunnel of the rule that is looked at last, which takes whatever is left."""
     for pdr in reversed(_ordered(session)):
         far = session.fars.get(pdr.far or 0)
-        if pdr.source in (n4.CORE, n4.SGI_LAN) and far is not None and far.sent_to is not None:
+        if pdr.source in (n4.CORE, n4.SGI_LAN) and far is not None and _sends(far):
             outer = far.sent_to
-            if outer.v4 is not None and outer.teid is not None:
+            if outer is not None and outer.v4 is not None and outer.teid is not None:
                 return outer.v4, outer.teid
     return None
 
@@ -252,13 +252,17 @@ def _direction(session: N4Session, pdr: PdrState, teid: int, left_out: Counter[s
 
 
 def _action(far: FarState | None, direction: str, has_far_end: bool) -> str:
-    if far is None or (far.action & n4.DROP and far.sent_to is None):
+    if far is None or far.action & n4.DROP or not far.action & (n4.FORWARD | n4.BUFFER):
         return "drop"
     if direction == _UPLINK:
-        return "to_core" if far.action & n4.FORWARD else "buffer" if far.action & n4.BUFFER else "drop"
-    if far.sent_to is not None and has_far_end:
-        return "to_access"
-    return "buffer" if far.action & (n4.BUFFER | n4.FORWARD) else "drop"
+        return "to_core" if far.action & n4.FORWARD else "buffer"
+    # What is buffered for an idle UE goes where its packets went: the UE is paged, and comes back.
+    return "to_access" if _sends(far) and has_far_end else "buffer"
+
+
+def _sends(far: FarState) -> bool:
+    """Whether its packets go to a tunnel, or went there until it buffered them."""
+    return far.sent_to is not None and not far.action & n4.DROP
 
 
 def _qer(at: int, qer: QerState) -> str:
