@@ -107,6 +107,7 @@ def _judge(given: Options, has_capture: bool) -> None:
 
 
 def _write(given: Options, scenario: str) -> None:
+    was_there = given.out is not None and given.out.exists()
     if given.out is not None:
         files.write(given.out, scenario)
     if given.quiet:
@@ -114,4 +115,4 @@ def _write(given: Options, scenario: str) -> None:
     if given.out is None:
         say("add --out FILE to keep the scenario")
     else:
-        say(f"wrote {given.out}: wirespeed run {shlex.quote(str(given.out))}")
+        say(f"{'replaced' if was_there else 'wrote'} {given.out}: wirespeed run {shlex.quote(str(given.out))}")

@@ -418,11 +418,10 @@ _GAP: Final = 20
 def _traffic(joined: Joined) -> None:
     """How much is offered, and how long frames are; counters of software leave the frame check sequence out."""
     if joined.take("traffic.capture", "capture"):
-        joined.take("traffic.packet_rate", "packet_rate", _megapackets(joined.number("packet_rate") or 0))
         rate = joined.number("packet_rate")
-        if rate is not None and rate < _SLOWEST:
-            joined.notes.append(_too_slow(joined, rate))
-        if rate is None:
+        if rate is not None:
+            _offered(joined, rate)
+        else:
             joined.say("traffic.packet_rate", _megapackets(0), "no file tells: the least that is simulated", "assumed")
         return
     joined.say("traffic.profile", _PROFILE, "no file tells flows, destinations and arrivals", "assumed")
@@ -454,14 +453,18 @@ def _traffic(joined: Joined) -> None:
         joined.settings = [each for each in joined.settings if each.path != "nic.rate"]
         why = f"{ports} ports that receive, as one: packets come in by one port here"
         joined.say("nic.rate", f"{line * ports / 1e9:g} Gbps", why, "assumed")
-    if rate < _SLOWEST:
-        joined.notes.append(_too_slow(joined, rate))
-    joined.take("traffic.packet_rate", "packet_rate", _megapackets(rate))
+    _offered(joined, rate)
 
 
-def _too_slow(joined: Joined, rate: float) -> str:
+def _offered(joined: Joined, rate: float) -> None:
+    """The rate that a file tells; the least that is simulated in the place of a lower one, which nobody has told."""
+    if rate >= _SLOWEST:
+        joined.take("traffic.packet_rate", "packet_rate", _megapackets(rate))
+        return
     where = joined.facts["packet_rate"].where
-    return f"{where}: {rate:.4g} packets a second; {_SLOWEST} are offered, since a run takes packets"
+    why = f"{where}: {rate:.4g} packets a second; {_SLOWEST} are offered, since a run takes packets"
+    joined.say("traffic.packet_rate", _megapackets(rate), why, "assumed")
+    joined.notes.append(why)
 
 
 def _megapackets(rate: float) -> str:
