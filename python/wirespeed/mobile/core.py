@@ -106,6 +106,8 @@ class MobileCapture:
     """By a session's place in `sessions`."""
     crossing: dict[Address, set[tuple[Address, int]]] = field(default_factory=dict)
     """Of each user plane the tunnels between it and other nodes of the core, by their end."""
+    _nodes: list[UserPlaneNode] | None = field(default=None, repr=False, compare=False)
+    """Found once: several tell of them."""
 
     def of(self, session: N4Session) -> Usage:
         """What packets a session has."""
@@ -113,6 +115,11 @@ class MobileCapture:
 
     def nodes(self) -> list[UserPlaneNode]:
         """The user planes, the one with most packets of UEs with a told address first."""
+        if self._nodes is None:
+            self._nodes = self._found_nodes()
+        return self._nodes
+
+    def _found_nodes(self) -> list[UserPlaneNode]:
         by_address: dict[Address, list[N4Session]] = {}
         for session in self.sessions:
             by_address.setdefault(session.user_plane, []).append(session)
@@ -153,8 +160,9 @@ class _Following:
     def __init__(self, capture: MobileCapture) -> None:
         self.capture = capture
         self.n4 = N4()
-        self.tunnels: dict[tuple[Address, int], list[TunnelUse]] = {}
-        self.keys: dict[int, list[tuple[Address, int]]] = {}
+        # Uses by session, since many may have one tunnel.
+        self.tunnels: dict[tuple[Address, int], dict[tuple[int, Way], TunnelUse]] = {}
+        self.keys: dict[int, list[tuple[Address, int, Way]]] = {}
         self.usage: dict[int, Usage] = {}
         # Packets of no tunnel, of which an answer on its way may yet tell one.
         self.early: deque[tuple[int, tuple[Address, int, bytes, int]]] = deque(maxlen=_EARLY)
@@ -194,14 +202,14 @@ class _Following:
 
     def _lay(self, session: N4Session) -> None:
         """Lays a session's tunnels anew, after a change."""
-        for key in self.keys.pop(id(session), []):
-            self.tunnels[key] = [use for use in self.tunnels[key] if use.session is not session]
+        for end, teid, way in self.keys.pop(id(session), []):
+            del self.tunnels[end, teid][id(session), way]
         if session.ended is not None:
             return
         keys = self.keys[id(session)] = []
         for end, teid, way in _tunnels(session):
-            self.tunnels.setdefault((end, teid), []).append(TunnelUse(session, way))
-            keys.append((end, teid))
+            self.tunnels.setdefault((end, teid), {})[id(session), way] = TunnelUse(session, way)
+            keys.append((end, teid, way))
             if way in (Way.FROM_CORE, Way.TO_CORE):
                 self.capture.crossing.setdefault(session.user_plane, set()).add((end, teid))
 
@@ -211,7 +219,7 @@ class _Following:
         if not uses:
             return False
         self.capture.matched += 1
-        for use in uses:
+        for use in uses.values():
             usage = self.usage.setdefault(id(use.session), Usage())
             usage.packets[use.way] += 1
             if use.way is Way.UPLINK:

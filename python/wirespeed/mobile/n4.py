@@ -13,6 +13,7 @@ Source: 3GPP TS 29.244 V17.9, sections 6.3 (procedures), 6.4 (retransmission), 7
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -134,6 +135,7 @@ class N4Packet:
 
 
 _Key = tuple[Address, Address, int, int]
+_Change = tuple[N4Packet, N4Packet | None]
 
 
 @dataclass(slots=True)
@@ -146,8 +148,8 @@ class N4:
     _asked: dict[_Key, N4Packet] = field(default_factory=dict)
     _answered: dict[_Key, N4Packet] = field(default_factory=dict)
     _done: dict[_Key, Element] = field(default_factory=dict)
-    _waiting: dict[tuple[Address, int], list[tuple[N4Packet, N4Packet | None]]] = field(default_factory=dict)
-    """Changes of sessions that are not there, by the session's end and identifier."""
+    _waiting: dict[tuple[Address, int], list[_Change]] = field(default_factory=dict)
+    """Changes of sessions that are not there, by the session's end and identifier, in the order of their numbers."""
 
     def feed(self, packet: N4Packet) -> list[N4Session]:
         """Follows a message; returns the sessions that it has changed."""
@@ -178,7 +180,8 @@ class N4:
             changed += self._follow(asked, None)
         for answer in self._answered.values():
             self.note(answer.number, f"{_NAMES[answer.message.kind - 1]} is answered, and the request is not there")
-        for asked, answer_ in (each for waiting in self._waiting.values() for each in waiting):
+        left = (each for waiting in self._waiting.values() for each in waiting)
+        for asked, answer_ in sorted(left, key=lambda each: each[0].number):
             if asked.message.kind == pfcp.MODIFY and not _is_refused(answer_):
                 changed += self._older(asked, answer_)
             else:
@@ -206,7 +209,8 @@ class N4:
             return self._establish(asked, answer)
         session = self._live.get((asked.dst, asked.message.seid or 0))
         if session is None:
-            self._waiting.setdefault((asked.dst, asked.message.seid or 0), []).append((asked, answer))
+            waiting = self._waiting.setdefault((asked.dst, asked.message.seid or 0), [])
+            insort(waiting, (asked, answer), key=_sequence)
             return []
         self._change(session, asked, answer)
         return [session]
@@ -248,15 +252,16 @@ class N4:
 
     def _catch_up(self, session: N4Session) -> list[N4Session]:
         """Makes the changes of a session that a capture has before its establishment."""
-        mine: list[tuple[N4Packet, N4Packet | None]] = []
-        others: list[tuple[N4Packet, N4Packet | None]] = []
         at = (session.user_plane, session.user_plane_seid or 0)
-        for each in self._waiting.pop(at, []):
-            is_later = (each[0].message.sequence - session.sequence) % _SEQUENCES < _SEQUENCES // 2
-            (mine if is_later else others).append(each)
-        if others:
-            self._waiting[at] = others
-        for asked, answer in sorted(mine, key=lambda each: each[0].message.sequence):
+        waiting = self._waiting.get(at)
+        if waiting is None:
+            return []
+        # Later is what the next half of all numbers has, and numbers begin again at 0: two slices at most.
+        begin, end = session.sequence, session.sequence + _SEQUENCES // 2
+        mine = _taken(waiting, begin, end) + _taken(waiting, 0, end - _SEQUENCES)
+        if not waiting:
+            del self._waiting[at]
+        for asked, answer in mine:
             self._change(session, asked, answer)
         return [session] if mine else []
 
@@ -274,6 +279,18 @@ class N4:
 
 
 _NAMES: Final = {pfcp.ESTABLISH: "an establishment", pfcp.MODIFY: "a modification", pfcp.DELETE: "a deletion"}
+
+
+def _sequence(change: _Change) -> int:
+    return change[0].message.sequence
+
+
+def _taken(waiting: list[_Change], begin: int, end: int) -> list[_Change]:
+    """Takes the changes out that have a number from `begin` up to before `end`."""
+    first, last = (bisect_left(waiting, at, key=_sequence) for at in (begin, end))
+    taken = waiting[first:last]
+    del waiting[first:last]
+    return taken
 
 
 def _is_refused(answer: N4Packet | None) -> bool:
