@@ -1423,7 +1423,7 @@ impl Server {
             count_burst(i, lines, script);
         }
         worker.counters.packets += if back > 0 { 0 } else { worker.packets.len() as u64 };
-        worker.counters.bursts += 1;
+        worker.counters.bursts += u64::from(back == 0);
         let (refilled, sent) = worker.doorbells();
         worker.counters.doorbells += u64::from(refilled) + u64::from(sent);
         worker.to_ring = (refilled, sent);
