@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from wirespeed import InputError
+from wirespeed import InputError, predict
 from wirespeed.calibrate import busy
 from wirespeed.tune import knobs
 from wirespeed.tune import page as tuning_page
@@ -115,3 +115,12 @@ def test_a_prediction_says_that_the_nic_takes_no_more():
     queues = ["--set", "nic.queue_interval=400 ns", "--set", "nic.queues_per_core=2", "--set", "machine.cores=2"]
     printed = run("predict", "forwarding-64b", *SMALL, *queues).stdout
     assert re.search(r"the NIC takes at most +10\.0 Mpps\n", printed)
+
+
+def test_a_prediction_names_what_the_function_rejects():
+    found = {"offered_mpps": 2.0, "carried_mpps": 1.5, "rejected_mpps": 0.5, "capacity_mpps": 5.0, "sojourn_ns": 1000.0}
+    assert predict.sentence(found) == (
+        "Carries all but the 0.500 Mpps that the function rejects of 2.00 Mpps offered and could carry 5.00 Mpps; "
+        "a packet stays 1.00 µs."
+    )
+    assert predict.sentence(found | {"carried_mpps": 2.0, "rejected_mpps": 0.0}).startswith("Carries all of 2.00 Mpps")

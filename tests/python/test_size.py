@@ -52,6 +52,15 @@ def test_what_is_met_already_is_said_with_what_is_left():
     assert printed.startswith("Met already: 2 cores carry 20.0 Mpps with a loss below 0.0100 %")
     assert "What to set" not in printed
     assert "Where line rate is offered" in printed
+    # What a function rejects, of a rate that it polices say, is neither carried nor lost.
+    assert "rejected" not in text.headline(document)
+    policed = {
+        **document,
+        "nearest": {**document["nearest"], "carried_mpps": 0.7 * document["nearest"]["offered_mpps"]},
+    }
+    assert text.headline(policed).endswith(
+        "; 30.0 % of the packets are rejected by the function itself, whatever the machine"
+    )
 
 
 def test_what_is_fixed_at_a_value_has_it_in_the_answer():
