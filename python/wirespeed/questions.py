@@ -380,6 +380,8 @@ def _ddio(summary: Summary) -> str:
     found = next((level for level in levels(summary) if level.get("name") == "DDIO"), None)
     if found is None:
         return "No share: the machine has no I/O ways." if (summary.get("machine") or {}).get("io_ways") == 0 else ""
+    if (summary.get("gpu") or {}).get("attached") == "discrete":
+        return "Not told: what the GPU's copies write is counted with what the NIC writes."
     rate = found.get("hit_rate")
     if not q.is_number(rate):
         return ""

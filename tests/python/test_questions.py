@@ -275,6 +275,31 @@ def test_ddio_is_told_in_time_and_rate_with_the_command_that_measures_it() -> No
 
 
 @pytest.mark.parametrize(
+    ("gpu", "says"),
+    [
+        ({"attached": "discrete", "packets": 9}, "Not told: what the GPU's copies write is counted"),
+        ({"attached": "integrated", "packets": 9}, "60 % of the lines that the NIC writes"),
+        (None, "60 % of the lines that the NIC writes"),
+    ],
+)
+def test_ddio_is_not_told_of_where_a_gpus_copies_are_counted_too(gpu: dict[str, Any] | None, says: str) -> None:
+    levels = [{"name": "DDIO", "hits": 60, "misses": 40, "hit_rate": 0.6}]
+    replies = questions.ten(busy(0.8, levels=levels, gpu=gpu), SCENARIO, None, "")
+    (reply,) = [each for each in replies if each.question == "What is DDIO's share?"]
+    assert reply.text.startswith(says)
+    assert ("%" in reply.text) == ("60 %" in says)
+    assert bool(reply.command) == reply.text.endswith(":")
+
+
+def test_a_run_with_a_discrete_gpu_tells_no_share_of_ddio() -> None:
+    few = {"run.packets": 3000, "run.warmup": 1000, "run.curve": [], "function.forward.prefixes": 1000}
+    found = wirespeed.run("forwarding", set=few | {"machine.gpu.preset": "a100", "traffic.load": 0.1})
+    replies = questions.ten(found.summary, found.scenario, found.slowest(), "")
+    (reply,) = [each for each in replies if each.question == "What is DDIO's share?"]
+    assert (reply.text.startswith("Not told: what the GPU's copies"), reply.command) == (True, "")
+
+
+@pytest.mark.parametrize(
     ("changes", "command"),
     [
         ({}, "wirespeed run my.toml --set a=1 --search ndr --out kept-next"),
