@@ -11,7 +11,22 @@ from typing import Any, Final
 
 UNITS: Final = (
     *("Mpps", "Gbps", "Gbit/s", "Mbit/s", "GB/s", "MB/s", "ns", "µs", "us", "ms", "s", "%", "points", "nJ", "pJ"),
-    *("MiB", "KiB", "B", "bytes", "cycles", "clocks", "ratios", "ratio", "rate", "share", "times", "W", "GFLOP/s"),
+    *(
+        "MiB",
+        "KiB",
+        "B",
+        "bytes",
+        "cycles",
+        "clocks",
+        "ratios",
+        "ratio",
+        "rate",
+        "share",
+        "probability",
+        "times",
+        "W",
+        "GFLOP/s",
+    ),
     *("instructions", "units", "millions", "instructions/s", "packets/s", "CPI", "FCP"),
     # What is counted is its own unit.
     *("packets", "cores", "mbufs", "descriptors", "ways", "entries", "lines", "slices", "channels", "banks", "rows"),

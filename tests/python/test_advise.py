@@ -627,10 +627,10 @@ def test_the_cheapest_change_that_helps_comes_first(advice):
     document["best"]["techniques"] = ["hot_mbufs"]
     assert text.headline(document).startswith("Switch on ")
     # What was found by runs is the first of that list.
-    named = [each["name"] for each in advice_of.helps(found.document["techniques"], "rate")]
+    named = [each["name"] for each in techniques.helps(found.document["techniques"], "rate")]
     assert found.document["first"]["technique"] == named[0]
     assert "core" in named
-    kinds = [each["kind"] for each in advice_of.helps(found.document["techniques"], "rate")]
+    kinds = [each["kind"] for each in techniques.helps(found.document["techniques"], "rate")]
     assert kinds == sorted(kinds, key=list(techniques.WHO).index)
 
 

@@ -239,7 +239,7 @@ def _sure_interactions(
 
 def _best_few(fit: Sequence[Technique], screened: Mapping[str, Any], goal: str) -> list[Technique]:
     """Those that surely help, the most first."""
-    sign = _sign(goal)
+    sign = techniques.sign(goal)
     helps = []
     averages: Sequence[Effect | None] = screened.get(goal) or [None] * len(fit)
     for place, (effect, alone) in enumerate(zip(averages, screened["alone"][goal], strict=True)):
@@ -270,7 +270,7 @@ def _combined(bench: Bench, best: Sequence[Technique], goal: str) -> dict[str, A
         }
         for place, chosen in enumerate(sets)
     ]
-    sign = _sign(goal)
+    sign = techniques.sign(goal)
     known = [each for each in described if each[goal] is not None]
     top = max(known, key=lambda each: sign * each[goal]["pct"])
     # Of those that cannot be told from the best, the cheapest.
@@ -319,7 +319,7 @@ def _retried(bench: Bench, fit: Sequence[Technique], combined: dict[str, Any], a
         "energy": _against_known(responses["energy"], 1),
         "loss": float(responses["loss"].runs[:, 1].mean()),
     }
-    taken = found[goal] is not None and _sign(goal) * (found[goal]["pct"] - without[goal]["pct"]) > _slack(
+    taken = found[goal] is not None and techniques.sign(goal) * (found[goal]["pct"] - without[goal]["pct"]) > _slack(
         found[goal], without[goal]
     )
     told = {"name": pool.name, "title": pool.title, "set": list(pool.overrides), "taken": taken, "with": found}
@@ -327,11 +327,6 @@ def _retried(bench: Bench, fit: Sequence[Technique], combined: dict[str, Any], a
         combined["sets"].append(found)
         combined["best"] = found
     return {**told, "without": list(without["techniques"]), "pool": pool}
-
-
-def _sign(goal: str) -> int:
-    """1 where more is better, -1 where less is."""
-    return -1 if goal == "p99" else 1
 
 
 def _slack(a: Mapping[str, float], b: Mapping[str, float]) -> float:
@@ -484,7 +479,7 @@ def _ranked(fit: Sequence[Technique], screened: Mapping[str, Any], goal: str) ->
                 "set": list(each.overrides),
             }
         )
-    sign = _sign(goal)
+    sign = techniques.sign(goal)
     # What is not known comes last.
     return sorted(rows, key=lambda row: -sign * row["alone"][goal]["pct"] if row["alone"][goal] else math.inf)
 
@@ -493,22 +488,11 @@ def _first(
     bench: Bench, fit: Sequence[Technique], ranked: Sequence[Mapping[str, Any]], goal: str
 ) -> dict[str, Any] | None:
     """Of the techniques that surely help alone the cheapest, by who can do it, and of those the best; None for none."""
-    helping = helps(ranked, goal)
+    helping = techniques.helps(ranked, goal)
     if not helping:
         return None
     (chosen,) = techniques.named([helping[0]["name"]], list(fit))
     return {"technique": chosen.name, **_described(bench, fit, [chosen.name])}
-
-
-def helps(ranked: Sequence[Mapping[str, Any]], goal: str) -> list[Mapping[str, Any]]:
-    """Those of ranked techniques that surely help alone: the cheapest first, by who can do it, then the best."""
-    sign = _sign(goal)
-    sure = [
-        each
-        for each in ranked
-        if (alone := each["alone"][goal]) is not None and sign * alone["pct"] > alone["half_width_pct"]
-    ]
-    return sorted(sure, key=lambda each: (list(techniques.WHO).index(each["kind"]), -sign * each["alone"][goal]["pct"]))
 
 
 def _percent(effect: Effect) -> dict[str, Any]:

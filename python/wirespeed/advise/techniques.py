@@ -516,3 +516,19 @@ def left_out(names: list[str], among: list[Technique]) -> list[Technique]:
         if name not in known:
             raise InputError(f"--without {name}: must be one of {', '.join(known)}{nearest(name, known)}")
     return [each for each in among if each.name in names]
+
+
+def sign(goal: str) -> int:
+    """1 where more is better, -1 where less is."""
+    return -1 if goal == "p99" else 1
+
+
+def helps(ranked: Sequence[Mapping[str, Any]], goal: str) -> list[Mapping[str, Any]]:
+    """Those of ranked techniques that surely help alone: the cheapest first, by who can do it, then the best."""
+    better = sign(goal)
+    sure = [
+        each
+        for each in ranked
+        if (alone := each["alone"][goal]) is not None and better * alone["pct"] > alone["half_width_pct"]
+    ]
+    return sorted(sure, key=lambda each: (list(WHO).index(each["kind"]), -better * each["alone"][goal]["pct"]))

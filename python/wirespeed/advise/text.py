@@ -10,8 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from wirespeed import quantities as q
-from wirespeed.advise.advice import helps
-from wirespeed.advise.techniques import IS, WHO
+from wirespeed.advise.techniques import IS, WHO, helps
 
 # Interactions that are told; the document has all that are sure.
 _TOLD: Final = 5
