@@ -284,8 +284,7 @@ def test_the_page_has_a_chart_of_each_metric_and_every_point(tmp_path):
 def labels(at, means, metric="carried_mpps"):
     """The texts of a chart of one axis."""
     results = [
-        {"at": {"cores": x}, metric: {"mean": mean, "half_width": None}}
-        for x, mean in zip(at, means, strict=True)
+        {"at": {"cores": x}, metric: {"mean": mean, "half_width": None}} for x, mean in zip(at, means, strict=True)
     ]
     drawn = pages.figure(
         charts.figure({"design": "grid", "axes": [{"name": "cores"}], "results": results}, METRICS[metric]),
