@@ -405,7 +405,7 @@ def _run_other(command: str) -> str:
     home = Path("home").absolute()
     home.mkdir(exist_ok=True)
     environment = {**os.environ, "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "HOME": str(home)}
-    command = command.removeprefix(".venv/bin/").replace(smaller.PORT, smaller.free_port())
+    command = command.removeprefix(".venv/bin/").replace(smaller.PORT, smaller.page_port())
     command = re.sub(r"\bsleep \d+", "sleep 0.2", command)
     command = re.sub(r"^python3\b", shlex.quote(sys.executable), command)
     if DAEMON.match(command) and " run " in command:

@@ -7,7 +7,9 @@ claims, smaller tables. An option that a page gives is left as it is, except for
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import random
 import re
 import socket
 import warnings
@@ -125,16 +127,23 @@ def without(words: list[str], option: str, values: int) -> list[str]:
 def scheduler(address: str) -> str:
     """Of this machine the one that a page has started; one in this process for that of another machine."""
     if "127.0.0.1" in address:
-        return address.replace(PORT, free_port())
+        return address.replace(PORT, page_port())
     return str(cluster().scheduler_address)
 
 
 @functools.cache
+def page_port() -> str:
+    """The port in the place of the one that pages name."""
+    return free_port()
+
+
 def free_port() -> str:
-    """A port that nobody has."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return str(found.getsockname()[1])
+    """A free port, which the system gives nobody before it is used: those that it gives begin at 32,768."""
+    for port in random.SystemRandom().sample(range(20_000, 32_000), 100):
+        with socket.socket() as found, contextlib.suppress(OSError):
+            found.bind(("127.0.0.1", port))
+            return str(port)
+    raise RuntimeError("of 100 ports between 20000 and 32000 none is free")
 
 
 @functools.cache

@@ -11,6 +11,7 @@ import warnings
 
 import pytest
 
+import smaller
 import wirespeed
 from wirespeed.sweep import study
 
@@ -74,9 +75,7 @@ def test_a_worker_of_the_cluster_may_die(cluster):
 
 
 def test_a_scheduler_that_is_killed_ends_the_study_and_nothing_is_kept_for_failed(tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = smaller.free_port()
     dask, quiet = [sys.executable, "-m", "dask"], {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     scheduler = subprocess.Popen([*dask, "scheduler", "--host=127.0.0.1", f"--port={port}", "--no-dashboard"], **quiet)
     address = f"tcp://127.0.0.1:{port}"

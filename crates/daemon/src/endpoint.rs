@@ -48,15 +48,16 @@ const KEPT_BYTES: usize = 16_384;
 /// After a panic, and where the system has no descriptors and none is ours to give back.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers `/metrics` and `/healthz` (200 while intervals end, 503 when none has for `patience`).
+/// Answers `/metrics` and `/healthz` (200 while intervals end, 503 when none has for `patience`). Returns where, unless `listen` is
+/// empty: port 0 is any that is free.
 ///
 /// # Errors
 /// The address is taken, or is not of the loopback.
-pub fn serve(listen: &str, metrics: Metrics, patience: Duration) -> Result<Option<JoinHandle<()>>, DaemonError> {
+pub fn serve(listen: &str, metrics: Metrics, patience: Duration) -> Result<Option<SocketAddr>, DaemonError> {
     if listen.is_empty() {
         return Ok(None);
     }
-    let (listener, _) = open(listen)?;
+    let (listener, address) = open(listen)?;
     let answer = move |target: &str| match target {
         "/metrics" => HttpResponse {
             code: 200,
@@ -69,7 +70,8 @@ pub fn serve(listen: &str, metrics: Metrics, patience: Duration) -> Result<Optio
         }
         _ => HttpResponse::plain(404, "there are /metrics and /healthz\n"),
     };
-    start(listener, answer).map(Some).map_err(|e| DaemonError::file("starting a thread for", listen.as_ref(), e))
+    start(listener, answer).map_err(|e| DaemonError::file("starting a thread for", listen.as_ref(), e))?;
+    Ok(Some(address))
 }
 
 /// A listener on an address of the loopback.

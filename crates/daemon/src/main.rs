@@ -216,7 +216,9 @@ fn run(config: DaemonConfig, parts: Parts, ask: RunAsk, made: Option<&MadeMachin
     let mut signals = signals.map_err(|e| DaemonError::file("handling", "signals".as_ref(), e))?;
     thread::spawn(move || signals.forever().try_for_each(|signal| sender.send(signal)));
     let metrics = Metrics::new();
-    serve(&config.listen, metrics.clone(), patience)?;
+    if let Some(address) = serve(&config.listen, metrics.clone(), patience)? {
+        tracing::info!(event = "listening", %address);
+    }
     let heart = Heart::default();
     let watched = config.clone();
     watchdog::watch(&heart, patience, move || {

@@ -11,7 +11,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use fakehost::Spec;
-use process::{Scene, free_port, number_of, scene, signal};
+use process::{ANY_PORT, Scene, number_of, scene, signal};
 
 /// Who presses.
 struct Press {
@@ -55,12 +55,11 @@ const MOST_WAIT: Duration = Duration::from_secs(1);
 const TRIES: u32 = 5;
 
 fn pressed(prlimit: &[&str]) -> Option<Pressed> {
-    let port = free_port();
-    let scene = scene(Spec::default(), &format!("listen = \"127.0.0.1:{port}\""))?;
+    let scene = scene(Spec::default(), ANY_PORT)?;
     let before = scene.host.state();
     let mut child = scene.spawn_within(prlimit);
     scene.until("a mask", || scene.host.writes().iter().any(|w| w.path.ends_with("wirespeed-rx/schemata")));
-    let address = SocketAddr::from(([127, 0, 0, 1], port));
+    let address = scene.address();
     let threads = number_of(&child, "Threads:");
     assert!(child.try_wait().unwrap().is_none());
     Some(Pressed { scene, child, address, before, threads })

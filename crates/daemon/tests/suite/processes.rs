@@ -1,13 +1,13 @@
 //! `wirespeedd` as a process on a mounted machine: killed, stopped, hung, refused.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::made::Chance;
-use crate::process::{Scene, free_port, scene, signal, text};
+use crate::process::{ANY_PORT, Scene, scene, signal, text};
 use fakehost::{FileRoot, Register, Spec};
 use units::Ps;
 
@@ -157,11 +157,11 @@ fn plan_prints_writes_and_makes_none() {
 
 #[test]
 fn metrics_and_health_are_told_on_the_loopback() {
-    let port = free_port();
-    let Some(scene) = scene(Spec::default(), &format!("listen = \"127.0.0.1:{port}\"")) else { return };
+    let Some(scene) = scene(Spec::default(), ANY_PORT) else { return };
     let mut child = scene.spawn();
     scene.until("a mask", || scene.host.writes().iter().any(|w| w.path.ends_with("wirespeed-rx/schemata")));
-    let ask = |path: &str| get(port, path);
+    let address = scene.address();
+    let ask = |path: &str| get(address, path);
     scene.until("packets", || {
         let metrics = ask("/metrics");
         metrics.contains("wirespeedd_received_pps ") && !metrics.contains("wirespeedd_received_pps NaN")
@@ -202,10 +202,10 @@ fn one_daemon_at_a_time_sets_a_machine_whatever_its_state_folder() {
 }
 
 /// An answer's head and body.
-fn get(port: u16, path: &str) -> String {
+fn get(address: SocketAddr, path: &str) -> String {
     let start = Instant::now();
     let mut peer = loop {
-        match TcpStream::connect(("127.0.0.1", port)) {
+        match TcpStream::connect(address) {
             Ok(peer) => break peer,
             // It listens soon.
             Err(why) => assert!(start.elapsed() < Duration::from_secs(20), "{why}"),
@@ -226,13 +226,13 @@ fn events(scene: &Scene, event: &str) -> Vec<String> {
 
 /// DPDK 22.11, say, or no counter of misses: nothing is decided, packets are lost, and everybody hears of it.
 fn undecided(absent: &[&'static str], reason: &str, words: &str) {
-    let port = free_port();
-    let Some(scene) = scene(Spec::default(), &format!("listen = \"127.0.0.1:{port}\"")) else { return };
+    let Some(scene) = scene(Spec::default(), ANY_PORT) else { return };
     scene.host.faults(|f| f.absent = absent.to_vec());
     let mut child = scene.spawn();
+    let address = scene.address();
     let metric = format!("wirespeedd_policy_undecided{{reason=\"{reason}\"}}");
-    scene.until("it to be told", || get(port, "/metrics").contains(&format!("{metric} 1")));
-    let health = get(port, "/healthz");
+    scene.until("it to be told", || get(address, "/metrics").contains(&format!("{metric} 1")));
+    let health = get(address, "/healthz");
     assert!(health.starts_with("HTTP/1.1 200") && health.contains("\r\n\r\ndegraded: "), "{health}");
     assert!(health.contains(words) && health.contains("packets a second are lost"), "{health}");
     let from = scene.host.operations();
@@ -243,8 +243,8 @@ fn undecided(absent: &[&'static str], reason: &str, words: &str) {
     assert!(told.last().unwrap().contains("packets a second are lost"), "{told:?}");
     scene.host.faults(|f| f.absent.clear());
     if reason != "no_busy_time" {
-        scene.until("it to be over", || get(port, "/healthz").ends_with("\r\n\r\nok\n"));
-        assert!(get(port, "/metrics").contains(&format!("{metric} 0")));
+        scene.until("it to be over", || get(address, "/healthz").ends_with("\r\n\r\nok\n"));
+        assert!(get(address, "/metrics").contains(&format!("{metric} 0")));
         assert_eq!(events(&scene, "decides").len(), 1, "{}", scene.log());
     }
     signal(&child, "-TERM");
@@ -263,12 +263,12 @@ fn without_miss_rates_it_says_that_it_cannot_decide() {
 
 #[test]
 fn metrics_name_classes_as_the_configuration_does() {
-    let port = free_port();
-    let more = format!("listen = \"127.0.0.1:{port}\"\ndefault_group = true");
+    let more = format!("{ANY_PORT}\ndefault_group = true");
     let Some(scene) = scene(Spec::default(), &more) else { return };
     let mut child = scene.spawn();
-    scene.until("a class", || get(port, "/metrics").contains("wirespeedd_class_ways{class=\"rx\"}"));
-    let metrics = get(port, "/metrics");
+    let address = scene.address();
+    scene.until("a class", || get(address, "/metrics").contains("wirespeedd_class_ways{class=\"rx\"}"));
+    let metrics = get(address, "/metrics");
     assert!(metrics.contains("wirespeedd_class_ways{class=\"default\"}") && !metrics.contains("clos="), "{metrics}");
     signal(&child, "-TERM");
     assert!(child.wait().unwrap().success());

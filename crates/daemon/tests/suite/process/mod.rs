@@ -3,6 +3,7 @@
 // Each test program uses a part of it.
 #![allow(dead_code)]
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -91,6 +92,18 @@ impl Scene {
         }
     }
 
+    /// Where the daemon says that it answers.
+    pub fn address(&self) -> SocketAddr {
+        let mut found = None;
+        self.until("an address", || {
+            let log = self.log();
+            let line = log.lines().find(|l| l.contains("\"event\":\"listening\""));
+            found = line.and_then(|l| l.split("\"address\":\"").nth(1)?.split('"').next()?.parse().ok());
+            found.is_some()
+        });
+        found.unwrap()
+    }
+
     pub fn is_as(&self, state: &ResctrlSettings) {
         assert_eq!(self.host.state(), *state);
         assert_eq!(self.host.registers(), [0x600, 0x600]);
@@ -120,7 +133,5 @@ pub fn number_of(child: &Child, key: &str) -> u64 {
     found.unwrap_or_else(|| panic!("{key} is not in {status:?}"))
 }
 
-/// A port that nobody has.
-pub fn free_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
-}
+/// The daemon takes a port that nobody has, and says which.
+pub const ANY_PORT: &str = "listen = \"127.0.0.1:0\"";
