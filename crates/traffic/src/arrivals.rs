@@ -164,6 +164,11 @@ impl Arrivals {
         Ok(Arrivals { process, now: Ps::ZERO, left_over: 0.0 })
     }
 
+    /// Whether what comes depends on what came: bursts, and states of other rates.
+    pub(crate) fn is_modulated(&self) -> bool {
+        matches!(self.process, Process::Modulated(_))
+    }
+
     /// When the next packet arrives. Times never decrease.
     #[inline]
     pub fn next(&mut self, rng: &mut impl Rng) -> Ps {

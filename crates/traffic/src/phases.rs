@@ -162,6 +162,11 @@ impl Phases {
         }
     }
 
+    /// Whether there is one phase, of arrivals without bursts and states.
+    pub fn is_steady(&self) -> bool {
+        self.phases.len() == 1 && !self.arrivals.is_modulated()
+    }
+
     /// How long frames are meanwhile.
     #[inline]
     pub fn sizes(&self) -> &Sizes {

@@ -838,6 +838,31 @@ impl Source {
         self.packets = other.packets;
     }
 
+    /// Leaves out the next packets of a replay; of made traffic nothing but the time until so many have come: sizes, flows and what
+    /// packets carry go on where they were, so that no flow ends unseen. Returns how many there were, and when the last of them came.
+    pub fn leave_out(&mut self, packets: u64) -> (u64, Option<Ps>) {
+        let (mut last, mut left_out, mut packet) = (None, 0, Packet::default());
+        while left_out < packets {
+            if let Running::Made { phases, rng, .. } = &mut self.kind {
+                last = Some(phases.next(rng));
+            } else if self.next(&mut packet) {
+                last = Some(packet.arrival);
+            } else {
+                break;
+            }
+            left_out += 1;
+        }
+        (left_out, last)
+    }
+
+    /// Whether any of its packets is as likely as any other at any time: not so of captures, phases, bursts and states.
+    pub fn is_steady(&self) -> bool {
+        match &self.kind {
+            Running::Made { phases, .. } => phases.is_steady(),
+            Running::Replayed { .. } => false,
+        }
+    }
+
     /// Fills `packet` with the next packet, reusing its memory; false when there is none any more.
     /// `id` counts from 0, `arrival` from the start and never decreases, `port` is 0.
     #[inline]
@@ -917,8 +942,10 @@ const _: () = assert!(MIN_FRAME_BYTES == crate::sizes::SHORTEST as u64 && ETHERN
 mod tests {
     use packet::layers;
     use rustc_hash::FxHashSet;
+    use units::Span;
 
     use super::*;
+    use crate::arrivals::{OnOffSpec, Spacing};
 
     fn packets(spec: &SourceSpec, seed: u64, load: &Load, n: usize) -> Vec<Packet> {
         let table = Table::synthetic(1, 20_000, 4);
@@ -969,6 +996,26 @@ mod tests {
             }
             let took = [then, faster].map(|all| (all[1999].arrival - all[0].arrival).0 as f64);
             assert!((took[0] / took[1] - 10.0).abs() < 1.0, "{took:?}");
+        }
+    }
+
+    #[test]
+    fn of_made_packets_that_are_left_out_only_their_time_passes() {
+        let bursts = OnOffSpec { on: Span::from_ns(900.0), off: Span::from_ns(2100.0), spacing: Spacing::Fixed };
+        for (arrivals, steady) in
+            [(ArrivalSpec::Poisson, true), (ArrivalSpec::Fixed, true), (ArrivalSpec::OnOff(bursts), false)]
+        {
+            let spec = SourceSpec { arrivals: Some(arrivals), ..SourceSpec::default() };
+            let mut source = Blueprint::new(&spec, None).unwrap().source(1, &rate(10.0)).unwrap();
+            assert_eq!(source.is_steady(), steady);
+            rest(&mut source, 777);
+            let all = rest(&mut source.clone(), 3000);
+            assert_eq!(source.leave_out(0), (0, None));
+            assert_eq!(source.leave_out(1000), (1000, Some(all[999].arrival)));
+            for (i, packet) in rest(&mut source, 2000).iter().enumerate() {
+                assert_eq!(packet.arrival, all[1000 + i].arrival, "{i}");
+                assert_eq!((&packet.data, packet.frame_bytes), (&all[i].data, all[i].frame_bytes), "{i}");
+            }
         }
     }
 
@@ -1072,6 +1119,12 @@ mod tests {
                     let mut clone = source.clone();
                     assert_eq!(rest(&mut source, 1000), whole[at..], "the source at {at}");
                     assert_eq!(rest(&mut clone, 1000), whole[at..], "the clone at {at}");
+                    // What is left out of it is as what was taken.
+                    let (mut fewer, left) = (start.clone(), at.saturating_sub(1));
+                    let last = left.checked_sub(1).map(|last| whole[last].arrival);
+                    assert_eq!(fewer.leave_out(left as u64), (left as u64, last));
+                    assert_eq!(rest(&mut fewer, 1000), whole[left..], "left out {left}");
+                    assert_eq!(fewer.leave_out(7), (0, None));
                 }
             }
             std::fs::remove_file(file).unwrap();

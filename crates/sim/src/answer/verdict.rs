@@ -316,13 +316,20 @@ fn lower(text: &str) -> String {
 /// What was timed of a run that was to be sampled.
 pub fn sampling_text(sampling: &Sampling) -> String {
     match &sampling.timed_in_full {
-        None => format!(
-            "Sampled: {} windows of {} packets stand for {}, of which {:.1} % went in detail.",
-            sampling.windows,
-            count(sampling.window_packets),
-            count(sampling.of),
-            sampling.in_detail as f64 * 100.0 / sampling.of.max(1) as f64
-        ),
+        None => {
+            let share = |packets: u64| packets as f64 * 100.0 / sampling.of.max(1) as f64;
+            let left_out = match sampling.left_out {
+                0 => String::new(),
+                packets => format!(" and {:.1} % were left out", share(packets)),
+            };
+            format!(
+                "Sampled: {} windows of {} packets stand for {}, of which {:.1} % went in detail{left_out}.",
+                sampling.windows,
+                count(sampling.window_packets),
+                count(sampling.of),
+                share(sampling.in_detail)
+            )
+        }
         Some(why) => format!("All of the run was timed, not windows of it: {why}."),
     }
 }

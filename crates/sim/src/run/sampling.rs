@@ -3,6 +3,10 @@
 //! Systematic with a random start (Wunderlich et al., SMARTS, ISCA 2003): a run of N packets in W windows has one in each N / W
 //! packets, all at the same place in theirs, which is drawn. Before each window packets go in detail for a while, since rings
 //! and queues at its start are those of the [coarse clock](crate::server); after it until all its packets have left.
+//! Between windows packets go without time, or only some of them before each window, and those before them are left out: the
+//! machine keeps what it holds, as a sample's caches begin with what the one before left in Kessler, Hill and Wood, "A comparison of
+//! trace-sampling techniques for multi-megabyte caches", IEEE Trans. Computers 43(6), 1994. Where any packet is as likely as any
+//! other at any time, what a machine holds then is a draw from what it holds at any time.
 //! What is told of the run is told from the windows alone, one after the other, and half-widths come from batches of them;
 //! but how fast packets were offered is known of all.
 //!
@@ -42,13 +46,17 @@ pub struct Sampling {
     pub start: u64,
     /// Packets that went in detail: windows, what came before them, and what came until all of their packets had left.
     pub in_detail: u64,
+    /// Packets without time before each, at most.
+    pub untimed: u64,
+    /// Packets before those, which the machine has not seen.
+    pub left_out: u64,
     /// Packets lost between windows, where nothing is timed.
     pub lost_between: u64,
     /// Why all of the run was timed after all, and windows were tried in vain; [`None`] if it was not.
     pub timed_in_full: Option<String>,
 }
 
-/// Simulates `packets` packets of `server`, of which windows are timed; all of them where those do not stand for the run.
+/// Simulates packets of a server, of which windows are timed; all of them where those do not stand for the run.
 pub(super) fn sample(
     unobserved: Unobserved,
     spec: &SamplingSpec,
@@ -130,6 +138,10 @@ impl<'a> SampledRun<'a> {
         let every = packets / u64::from(spec.windows);
         let share = (u128::from(spec.packets) * u128::from(spec.windows)) as f64 / packets as f64;
         let start = seed.stream("sampling").random_range(0..=every - spec.length());
+        // A policy decides by what it saw last.
+        let is_steady = server.is_steady() && steer.is_none();
+        let mbufs = server.mbufs();
+        let in_use = mbufs.descriptors + mbufs.queued + mbufs.sending;
         let sampling = Sampling {
             of: packets,
             windows: 0,
@@ -138,6 +150,8 @@ impl<'a> SampledRun<'a> {
             every,
             start: start + spec.warmup,
             in_detail: 0,
+            untimed: spec.untimed.unwrap_or(if is_steady { in_use } else { u64::MAX }).min(every),
+            left_out: 0,
             lost_between: 0,
             timed_in_full: None,
         };
@@ -152,7 +166,7 @@ impl<'a> SampledRun<'a> {
         for window in 0..u64::from(self.spec.windows) {
             let planned = self.first + window * self.sampling.every + self.sampling.start;
             // The one before may have had to go on for longer, in detail, until all of its packets had left.
-            let begin = planned.max(self.server.offered());
+            let begin = planned.max(self.at());
             let fits = begin + self.spec.packets <= self.first + self.sampling.of;
             if !fits || watch.is_stopped() || !self.window(begin, watch) {
                 break;
@@ -160,7 +174,7 @@ impl<'a> SampledRun<'a> {
             self.sampling.windows += 1;
         }
         if self.sampling.windows < self.spec.windows {
-            self.sampling.of = self.server.offered() - self.first;
+            self.sampling.of = self.at() - self.first;
             // Of a run that was stopped nothing is said of why, and nothing is timed instead.
             self.sampling.timed_in_full = if watch.is_stopped() { None } else { self.cut() };
         }
@@ -180,8 +194,22 @@ impl<'a> SampledRun<'a> {
         (found < SamplingSpec::LEAST).then(|| format!("{why}: {found} of {planned} windows were measured"))
     }
 
-    /// The window from packet `begin` on, and what comes before it; `false` if it was not measured whole.
+    /// Packets offered, and those left out.
+    fn at(&self) -> u64 {
+        self.server.offered() + self.sampling.left_out
+    }
+
+    /// Leaves out what comes before the packets without time that end at packet `end`.
+    fn leave_out(&mut self, end: u64) {
+        let packets = end.saturating_sub(self.at()).saturating_sub(self.sampling.untimed);
+        self.sampling.left_out += self.server.leave_out(packets);
+        self.server.offer_in_all(self.first + self.sampling.of - self.sampling.left_out);
+    }
+
+    /// The window from packet `begin` of the run on, and what comes before it; `false` if it was not measured whole.
     fn window(&mut self, begin: u64, watch: &ProgressWatch) -> bool {
+        self.leave_out(begin - self.spec.warmup);
+        let begin = begin - self.sampling.left_out;
         let from = self.server.offered();
         if from < begin - self.spec.warmup {
             let lost = self.server.lost();
@@ -199,7 +227,8 @@ impl<'a> SampledRun<'a> {
         self.server.pause_dram_reports(false);
         self.seen.measure.next_window(begin, self.spec.packets, self.server.now());
         let whole = self.through(begin + self.spec.packets, watch);
-        let (offered, time) = (self.server.offered() - self.first, self.server.now().since(self.since));
+        let (offered, time) =
+            (self.at() - self.first, self.server.now().since(self.since) + self.server.time_left_out());
         self.seen.measure.stands_for = Some((offered, self.seen.all, time));
         self.counts = Some(ServerCounts::of(&self.server).since(&from));
         self.server.pause_dram_reports(true);
@@ -224,7 +253,7 @@ impl<'a> SampledRun<'a> {
             }
         }
         self.ended |= !more && self.server.offered() < end;
-        watch.tell(self.server.offered() - self.first, self.sampling.of, false);
+        watch.tell(self.at() - self.first, self.sampling.of, false);
         self.server.offered() >= end
     }
 
@@ -234,7 +263,7 @@ impl<'a> SampledRun<'a> {
         let mut more = true;
         while more && self.server.offered() < offered && !watch.is_stopped() {
             more = advance(&mut self.server, pause, &mut self.seen, &mut self.steer);
-            watch.tell(self.server.offered() - self.first, self.sampling.of, false);
+            watch.tell(self.at() - self.first, self.sampling.of, false);
         }
         self.ended |= !more && self.server.offered() < offered;
         self.server.offered() >= offered

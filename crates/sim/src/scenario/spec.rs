@@ -401,7 +401,7 @@ pub struct RunSpec {
 }
 
 /// Windows that are timed, at equal distances from a random start. Between them packets go through the machine without
-/// time, which keeps caches, rings and tables as they would be.
+/// time, which keeps caches, rings and tables as they would be; or they are left out, and the machine stays as it is.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SamplingSpec {
@@ -411,6 +411,10 @@ pub struct SamplingSpec {
     pub packets: u64,
     /// Packets in detail before each, which are not measured.
     pub warmup: u64,
+    /// Packets without time before those, at most: what comes before them is left out. By default as many as there are mbufs in use
+    /// where any packet is as likely as any other at any time, and else all (captures, phases, bursts, MMPP, a policy).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub untimed: Option<u64>,
     /// Most half-width of the mean sojourn, as a share of it: where windows differ by more, all of the run is timed.
     pub error: f64,
 }
@@ -427,7 +431,7 @@ impl SamplingSpec {
 
 impl Default for SamplingSpec {
     fn default() -> Self {
-        SamplingSpec { windows: 100, packets: 2_000, warmup: 1_000, error: 0.03 }
+        SamplingSpec { windows: 100, packets: 2_000, warmup: 1_000, untimed: None, error: 0.03 }
     }
 }
 

@@ -217,6 +217,8 @@ pub struct Server {
     source: Source,
     /// When its time began.
     source_from: Ps,
+    /// Of its time, what passed while packets were left out.
+    left_out: Ps,
     next: Packet,
     more: bool,
     offer: u64,
@@ -314,6 +316,7 @@ state::state!(Server {
     values: [
         engine,
         source_from,
+        left_out,
         next,
         more,
         offer,
@@ -837,6 +840,7 @@ impl Server {
             engine: Engine::new(),
             source,
             source_from: Ps::ZERO,
+            left_out: Ps::ZERO,
             next: Packet::default(),
             more: true,
             offer,
@@ -965,6 +969,24 @@ impl Server {
     /// Offers `packets` in all and no more: what is inside then goes on to its end.
     pub fn offer_in_all(&mut self, packets: u64) {
         self.offer = packets.max(self.offered);
+    }
+
+    /// Leaves out the packets that would follow the one that is on its way, as [`Source::leave_out`]: those behind them follow it
+    /// in their place. Returns how many there were.
+    pub fn leave_out(&mut self, packets: u64) -> u64 {
+        let (left_out, last) = self.source.leave_out(if self.more { packets } else { 0 });
+        self.left_out += last.map_or(Ps::ZERO, |last| last.since(self.next.arrival));
+        left_out
+    }
+
+    /// The time in which packets that were left out would have come.
+    pub fn time_left_out(&self) -> Ps {
+        self.left_out
+    }
+
+    /// Whether any of its packets is as likely as any other at any time.
+    pub fn is_steady(&self) -> bool {
+        self.source.is_steady()
     }
 
     /// Reports of DRAM controllers count from now on.
@@ -1131,7 +1153,7 @@ impl Server {
     /// The packets of `source` follow the one that is on its way.
     pub fn replace_source(&mut self, source: Source) {
         self.source = source;
-        self.source_from = self.engine.now();
+        (self.source_from, self.left_out) = (self.engine.now(), Ps::ZERO);
     }
 
     /// The packets of the source follow the one that is on its way as they would, at the load of `source`: one of the same
@@ -1151,7 +1173,7 @@ impl Server {
     fn draw_arrival(&mut self) {
         self.more = self.offered < self.offer && self.source.next(&mut self.next);
         if self.more {
-            let first_bit = (self.source_from + self.next.arrival).max(self.wire_free);
+            let first_bit = (self.source_from + self.next.arrival.since(self.left_out)).max(self.wire_free);
             self.wire_free = first_bit + self.wire.time_for(self.next.wire_bytes());
             self.engine.schedule(self.wire_free, PRIORITY_NIC, ServerEvent::Arrival);
         } else {

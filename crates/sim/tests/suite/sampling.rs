@@ -57,6 +57,50 @@ fn windows_stand_for_the_run_that_they_are_of() {
     }
 }
 
+/// Of 3,750 packets from window to window the machine sees 2,100 at most.
+const FEW: &str = "run.sampling={windows=64, packets=1000, warmup=500, untimed=600}";
+
+#[test]
+fn windows_stand_for_packets_that_were_left_out() {
+    // The last two have bursts and phases, whose times pass with what is left out.
+    for set in [
+        &[][..],
+        &["traffic.load=0.6", "traffic.arrivals=poisson"],
+        &["traffic.load=0.15", "traffic.arrivals={on_off={on=\"1 us\", off=\"2 us\"}}"],
+        &["traffic.load=0.2", "traffic.phases=[{time=\"200 us\"}, {time=\"300 us\", rate=2.0}]"],
+    ] {
+        let (whole, few) = (result(set), result(&[set, &[FEW]].concat()));
+        let sampling = few.measured.sampling.as_ref().unwrap();
+        assert_eq!((sampling.windows, &sampling.timed_in_full, sampling.of), (64, &None, 240_000), "{set:?}");
+        let simulated = whole.measured.simulated - few.measured.simulated;
+        assert!(sampling.left_out > 60_000 && simulated.abs_diff(sampling.left_out) < 3_750, "{sampling:?}");
+        let ((a, rate_a, each_a), (b, rate_b, each_b)) = (found(&whole), found(&few));
+        let (off, allowed) = ((a.value - b.value).abs(), 1.5 * (a.half_width + b.half_width));
+        assert!(off <= allowed.max(a.value * 0.002), "{set:?}: {a:?} and {b:?}");
+        assert!((rate_a / rate_b - 1.0).abs() < 0.005, "{set:?}: {rate_a} and {rate_b} Mpps");
+        for (name, a, b) in [("busy", each_a[0], each_b[0]), ("DRAM reads", each_a[1], each_b[1])] {
+            assert!((a / b - 1.0).abs() < 0.05, "{set:?}: {name}: {a} and {b}");
+        }
+        assert!(summary(&few, "test")["verdict"]["reasons"].to_string().contains("were left out"), "{set:?}");
+    }
+}
+
+#[test]
+fn packets_are_left_out_by_themselves_only_where_any_is_as_likely_at_any_time() {
+    const LONG: &str = "run.sampling={windows=30, packets=200, warmup=100}";
+    let left_out = |set: &[&str]| result(&[set, &[LONG]].concat()).measured.sampling.unwrap();
+    let steady = left_out(&[]);
+    assert!(steady.left_out > 0 && steady.untimed < steady.every, "{steady:?}");
+    for set in [
+        "traffic.arrivals={on_off={on=\"1 us\", off=\"2 us\"}}",
+        "traffic.phases=[{time=\"200 us\"}, {time=\"300 us\", rate=2.0}]",
+        "policy={ kind = \"allocator\", interval = \"20 us\" }",
+    ] {
+        let sampling = left_out(&["traffic.load=0.3", set]);
+        assert_eq!((sampling.left_out, sampling.untimed), (0, sampling.every), "{set}");
+    }
+}
+
 #[test]
 fn the_series_of_a_sampled_run_is_that_of_its_windows() {
     let sampled = result(&[WINDOWS]);
@@ -69,7 +113,8 @@ fn the_series_of_a_sampled_run_is_that_of_its_windows() {
     // What is kept of packets is spread over all windows.
     let rows = &measured.measure.sample;
     let last = rows.iter().map(|row| row.packet.0).max().unwrap() - rows.iter().map(|row| row.packet.0).min().unwrap();
-    assert!(last > 230_000 && rows.len() > 5_000, "{last} {}", rows.len());
+    let left_out = measured.sampling.as_ref().unwrap().left_out;
+    assert!(last + left_out > 230_000 && rows.len() > 5_000, "{last} {left_out} {}", rows.len());
     let document = summary(&sampled, "test");
     assert_eq!(document["sampling"]["windows"], 64);
     assert!(
