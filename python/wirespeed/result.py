@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     import altair
 
     from wirespeed._wirespeed import Run
+    from wirespeed.lives import Lives
 
 Side = Literal["a", "b"]
 SIDES: Final[tuple[Side, ...]] = ("a", "b")
@@ -105,6 +106,14 @@ class Result:
     def report(self, path: str | os.PathLike[str], command: str = "") -> Path:
         """Writes the self-contained HTML report to `path` and returns it. Raises OSError where that is impossible."""
         return files.write(path, self._page(command))
+
+    def lives(self) -> Lives | None:
+        """Lives of packets, where `run.trace` asks for them: `wirespeed.lives.write` makes a trace of them.
+
+        None without, and for a result that was read from files.
+        """
+        told = self._run.trace_json if self._run is not None else None
+        return None if told is None else json.loads(told)
 
     def slowest(self) -> Slowest | None:
         """The slowest hundredth of the sampled packets beside all of them; None where too few were carried."""

@@ -189,6 +189,10 @@ class Sampling(TypedDict, total=False):
     """Packets that went in detail: windows, what came before them, and what came until all of their packets had
     left.
     """
+    untimed: int
+    """Packets without time before each, at most."""
+    left_out: int
+    """Packets before those, which the machine has not seen."""
     lost_between: int
     """Packets lost between windows, where nothing is timed."""
     timed_in_full: str | None

@@ -342,13 +342,15 @@ struct PyRun {
     resolved: String,
     partial: bool,
     tables: RunTables,
+    lives: Option<sim::server::lives::Lives>,
 }
 
 impl PyRun {
-    fn new(result: RunResult) -> PyRun {
+    fn new(mut result: RunResult) -> PyRun {
+        let lives = result.measured.lives.take();
         let summary = sim::summary(&result, COMMIT);
         let tables = RunTables::new(&result, &summary);
-        PyRun { summary, resolved: result.scenario.to_toml(), partial: result.partial, tables }
+        PyRun { summary, resolved: result.scenario.to_toml(), partial: result.partial, tables, lives }
     }
 }
 
@@ -376,6 +378,13 @@ impl PyRun {
     #[getter]
     fn partial(&self) -> bool {
         self.partial
+    }
+
+    /// Lives of packets as JSON, where `run.trace` asks for them; times in picoseconds.
+    #[getter]
+    fn trace_json(&self) -> PyResult<Option<String>> {
+        let told = self.lives.as_ref().map(serde_json::to_string).transpose();
+        told.map_err(|e| PyRuntimeError::new_err(e.to_string()))
     }
 
     /// The table of that name: runs, counters, packets or series.

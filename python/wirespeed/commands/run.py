@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
+import tomllib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Final, Literal, TypeAlias
 
 import typer
 
-from wirespeed import api, below, files, questions, terminal
+from wirespeed import api, below, files, lives, questions, terminal
 from wirespeed.commands import options
 from wirespeed.commands.exits import EXIT_STOPPED
 from wirespeed.commands.fields import spread
@@ -70,6 +71,16 @@ class Options(Kept):
     """What the command line says."""
 
     scenario: ScenarioArg
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            "--trace",
+            metavar="FILE",
+            help="Write the lives of some packets as a trace for Perfetto (.json, .json.gz), and a page beside it: "
+            "the slowest, and those in a ring that loses one. --set run.trace.slowest=100 says how many.",
+            rich_help_panel=options.OUTPUT,
+        ),
+    ] = None
     search: Annotated[
         Search | None,
         typer.Option(
@@ -84,16 +95,27 @@ class Options(Kept):
 @spread
 def answer(given: Options) -> int:
     """Send traffic through a packet function on a machine; say whether it keeps wire speed and where time goes."""
-    return run(given.scenario, given, given.search)
+    if given.trace is not None:
+        lives.check(given.trace, given.force)
+    return run(given.scenario, given, given.search, given.trace)
 
 
-def run(scenario: str, given: Kept, search: Search | None = None) -> int:
+def _traced(scenario: str, given: Kept) -> Kept:
+    """With packets to write down, unless the scenario says which."""
+    resolved = api.resolve(scenario, given.capture, given.table, given.settings, given.seed)
+    if "trace" in tomllib.loads(resolved)["run"]:
+        return given
+    return replace(given, settings=[*(given.settings or []), "run.trace={}"])
+
+
+def run(scenario: str, given: Kept, search: Search | None = None, trace: Path | None = None) -> int:
     """Runs a scenario, writes and prints its result; the exit code."""
     if given.out is not None:
         # Before anything runs: what is in the way there would cost the result.
         names = [name for name in FILES if not given.no_report or name != REPORT_FILE]
         files.judge(given.out, names, given.force)
-    result = simulate(scenario, given, given.quiet, search, given.threads)
+    asked = given if trace is None else _traced(scenario, given)
+    result = simulate(scenario, asked, given.quiet, search, given.threads)
     before, written = None, []
     if given.out is not None:
         if not given.no_report:
@@ -101,6 +123,9 @@ def run(scenario: str, given: Kept, search: Search | None = None) -> int:
         before = earlier(given.out)
         command = shlex.join(["wirespeed", *sys.argv[1:]])
         written = result.write(given.out, not given.no_report, command, given.force)
+    told = result.lives() if trace is not None else None
+    if trace is not None and told is not None:
+        _say_trace(lives.write(told, trace, result.summary, given.force), given.quiet)
     if given.form == "json":
         emit(result.summary_json)
     else:
@@ -155,6 +180,12 @@ def simulate(
             search=search,
             progress=bar,
         )
+
+
+def _say_trace(written: list[Path], quiet: bool) -> None:
+    if not quiet:
+        trace, page = written
+        say(f"wrote {trace} (open it at ui.perfetto.dev) and {page}")
 
 
 def _say_where(given: Kept, written: list[Path]) -> None:

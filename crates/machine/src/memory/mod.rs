@@ -43,6 +43,7 @@ mod nic_window;
 mod pending;
 mod placement;
 mod protocol;
+mod records;
 #[cfg(test)]
 mod rows_tests;
 mod snooping;
@@ -83,6 +84,7 @@ pub use latest::PrivateLevels;
 pub(crate) use llc::Hash;
 pub use llc::{Coherence, Inclusion, Interconnect, LlcSpec, SliceCounters, SliceHash};
 pub use pending::{MemoryReply, Transaction};
+pub use records::FetchRecord;
 pub use snooping::{MesiState, SnoopCounters, Supplied};
 pub use socket_spec::{HomeSocket, SocketsSpec};
 pub use tables_in_stack::{StackedCounters, StackedTablesSpec};
@@ -306,6 +308,9 @@ pub struct Hierarchy {
     iommu: Option<Box<Iommu>>,
     #[serde(skip)]
     scratch: Option<Box<Scratch>>,
+    /// References beyond the private caches, where somebody wants to see them.
+    #[serde(skip)]
+    records: Option<Vec<FetchRecord>>,
     counters: MemoryCounters,
     /// Lines that went to DRAM, for tests.
     #[cfg(test)]
@@ -428,6 +433,7 @@ impl Hierarchy {
             applications: None,
             iommu: None,
             scratch: None,
+            records: None,
             counters: MemoryCounters::default(),
             #[cfg(test)]
             log: Vec::new(),
@@ -1186,6 +1192,24 @@ impl Hierarchy {
         None
     }
 
+    /// [`Memory::fetch`].
+    #[inline(always)]
+    fn fetch_line(&mut self, request: &Request, lookup: &PrivateLookup, now: Ps) -> Reply {
+        self.make_room(request, lookup, now);
+        if let Some(reply) = self.fetch_beside_llc(request, lookup, now) {
+            return reply;
+        }
+        let mut at_llc = self.ask_llc(request, lookup, now);
+        self.serve(request, lookup, &mut at_llc, now);
+        self.reach_requester(request, lookup, &mut at_llc, now);
+        self.remember_holder(request, &at_llc);
+        let AtLlc { answer: Asked { ready, served, path, .. }, ticket, .. } = at_llc;
+        match ticket {
+            Some(ticket) => Reply::Pending(ticket),
+            None => Reply::Done(Response { at: ready, served, path }),
+        }
+    }
+
     /// The request comes to its slice, and other cores are asked: by when, and who has the line.
     #[inline(always)]
     fn ask_llc(&mut self, request: &Request, lookup: &PrivateLookup, now: Ps) -> AtLlc {
@@ -1408,19 +1432,11 @@ impl Memory for Hierarchy {
     }
 
     fn fetch(&mut self, request: &Request, lookup: &PrivateLookup, now: Ps) -> Reply {
-        self.make_room(request, lookup, now);
-        if let Some(reply) = self.fetch_beside_llc(request, lookup, now) {
-            return reply;
+        let reply = self.fetch_line(request, lookup, now);
+        if self.records.is_some() {
+            self.record(request, &reply, now);
         }
-        let mut at_llc = self.ask_llc(request, lookup, now);
-        self.serve(request, lookup, &mut at_llc, now);
-        self.reach_requester(request, lookup, &mut at_llc, now);
-        self.remember_holder(request, &at_llc);
-        let AtLlc { answer: Asked { ready, served, path, .. }, ticket, .. } = at_llc;
-        match ticket {
-            Some(ticket) => Reply::Pending(ticket),
-            None => Reply::Done(Response { at: ready, served, path }),
-        }
+        reply
     }
 
     #[inline]

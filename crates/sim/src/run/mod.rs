@@ -32,6 +32,7 @@ use units::{Ps, Rate};
 
 use crate::load::{InputFile, Loaded, Routing, Stock, load};
 use crate::run::near::Near;
+use crate::run::observe::Instruments;
 use crate::run::schedule::{ProgressWatch, Stage};
 use crate::run::search::{Bisection, sufficient_packets, trial_packets};
 use crate::run::simulate::{Measured, SimulationSetup};
@@ -534,17 +535,17 @@ impl ScenarioPlan<'_> {
             _ => self.warm.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         };
         // Trials look for single losses, and points of a curve are short.
-        let sampling = match part.kind {
-            PartKind::Run | PartKind::Again(_) => run.sampling.as_ref(),
-            _ => None,
+        let look = match part.kind {
+            PartKind::Run | PartKind::Again(_) => Instruments::of(run),
+            _ => Instruments::default(),
         };
         if let Some((near, stock)) = self.near {
             let warm = near.warm(&setup, stock, &self.loaded.inputs, &own, watch)?;
-            return setup.simulate_warm(warm, Some(&own), &load, packets, sampling, watch).map(Some);
+            return setup.simulate_warm(warm, Some(&own), &load, packets, look, watch).map(Some);
         }
         let measured = match warm {
-            None => setup.simulate(&load, packets, sampling, watch),
-            Some(warm) => setup.simulate_warm(warm, Some(&own), &load, packets, sampling, watch),
+            None => setup.simulate(&load, packets, look, watch),
+            Some(warm) => setup.simulate_warm(warm, Some(&own), &load, packets, look, watch),
         };
         measured.map(Some)
     }

@@ -7,7 +7,25 @@ use super::counts::ServerCounts;
 use super::measure::Measure;
 use super::schedule::ProgressWatch;
 use super::steer::{ControlInterval, Steer, advance};
+use crate::scenario::{LifeSpec, RunSpec, SamplingSpec};
+use crate::server::lives::Lives;
 use crate::server::{Pause, Server};
+
+/// How packets are looked at, but for their ends.
+#[derive(Clone, Copy, Default)]
+pub struct Instruments<'a> {
+    /// Windows alone are timed.
+    pub sampling: Option<&'a SamplingSpec>,
+    /// Lives are written down.
+    pub trace: Option<&'a LifeSpec>,
+}
+
+impl Instruments<'_> {
+    /// What `run` asks for.
+    pub(super) fn of(run: &RunSpec) -> Instruments<'_> {
+        Instruments { sampling: run.sampling.as_ref(), trace: run.trace.as_ref() }
+    }
+}
 
 /// A warm server that is going to be measured: for so many packets, which take about `span`.
 #[derive(Clone)]
@@ -26,14 +44,22 @@ pub(super) struct Observed {
     pub dram_peak: f64,
     pub controllers: Option<CommandReport>,
     pub control: Vec<ControlInterval>,
+    pub lives: Option<Lives>,
     pub partial: bool,
 }
 
 impl Observed {
     /// Of a server that was measured up to now.
-    pub fn of(server: Server, steer: Option<Steer>, measure: Measure, counts: ServerCounts, partial: bool) -> Observed {
+    pub fn of(
+        mut server: Server,
+        steer: Option<Steer>,
+        measure: Measure,
+        counts: ServerCounts,
+        partial: bool,
+    ) -> Observed {
         Observed {
             measure,
+            lives: server.take_lives(),
             simulated: server.offered(),
             counts,
             dram_peak: server.memory().dram_peak_bytes_per_s(),
@@ -44,10 +70,13 @@ impl Observed {
     }
 }
 
-/// Simulates all packets in detail.
-pub(super) fn observe(unobserved: Unobserved, watch: &ProgressWatch) -> Observed {
+/// Simulates all packets in detail, and writes down lives if `trace` says whose.
+pub(super) fn observe(unobserved: Unobserved, trace: Option<&LifeSpec>, watch: &ProgressWatch) -> Observed {
     let Unobserved { mut server, mut steer, packets, span } = unobserved;
     server.mark_dram();
+    if let Some(trace) = trace {
+        server.write_lives(trace);
+    }
     let from = ServerCounts::of(&server);
     let first = server.offered();
     server.offer_in_all(first + packets);

@@ -72,7 +72,7 @@ pub(super) fn sample(
         sampling.timed_in_full = sampling.fault(&observed.measure, spec);
     }
     match sampling.timed_in_full {
-        Some(_) => (observe(again, watch), sampling),
+        Some(_) => (observe(again, None, watch), sampling),
         None => (observed, sampling),
     }
 }

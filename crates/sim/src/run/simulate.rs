@@ -8,13 +8,14 @@ use units::{LINE_BYTES, Ps};
 
 use crate::run::counts::ServerCounts;
 use crate::run::measure::Measure;
-use crate::run::observe::{Observed, Unobserved, observe};
+use crate::run::observe::{Instruments, Observed, Unobserved, observe};
 use crate::run::sampling::{Sampling, sample};
 use crate::run::schedule::ProgressWatch;
 use crate::run::steer::{ControlInterval, Steer};
 use crate::run::warm::{Inherited, WarmServer, WarmUp, WarmUpRule};
-use crate::scenario::{SamplingSpec, Scenario, ScenarioError};
+use crate::scenario::{Scenario, ScenarioError};
 use crate::server::Server;
+use crate::server::lives::Lives;
 
 /// What one simulation has measured.
 #[derive(Clone, Debug)]
@@ -35,6 +36,8 @@ pub struct Measured {
     pub control: Vec<ControlInterval>,
     /// How it was sampled, if that was asked for.
     pub sampling: Option<Sampling>,
+    /// Lives of packets, if they were asked for.
+    pub lives: Option<Lives>,
     /// The user ended it early.
     pub partial: bool,
 }
@@ -50,7 +53,7 @@ pub struct SimulationSetup<'a> {
 }
 
 impl SimulationSetup<'_> {
-    /// Simulates `packets` packets after warm-up at `load`, in windows if `sampling` says so.
+    /// Simulates `packets` packets after warm-up at `load`, looked at as `look` says.
     ///
     /// # Errors
     /// A machine or a load that cannot be.
@@ -58,11 +61,11 @@ impl SimulationSetup<'_> {
         &self,
         load: &Load,
         packets: u64,
-        sampling: Option<&SamplingSpec>,
+        look: Instruments<'_>,
         watch: &ProgressWatch,
     ) -> Result<Measured, ScenarioError> {
         let warm = self.warm_at(load, packets, watch)?;
-        self.simulate_warm(warm, None, load, packets, sampling, watch)
+        self.simulate_warm(warm, None, load, packets, look, watch)
     }
 
     /// A server after the part of its warm-up that goes without time, at `load`, for a run of `packets` packets.
@@ -104,7 +107,7 @@ impl SimulationSetup<'_> {
         warmed_at: Option<&Load>,
         load: &Load,
         packets: u64,
-        sampling: Option<&SamplingSpec>,
+        look: Instruments<'_>,
         watch: &ProgressWatch,
     ) -> Result<Measured, ScenarioError> {
         let pps = self.packets_per_second(load)?;
@@ -117,15 +120,15 @@ impl SimulationSetup<'_> {
         }
         let (server, warmup) = self.rule(packets).in_detail(warm, &mut steer, watch);
         let unobserved = Unobserved { server, steer, packets, span: Ps::from_secs_f64(packets as f64 / pps) };
-        let (observed, sampling) = match sampling {
+        let (observed, sampling) = match look.sampling {
             Some(spec) => {
                 let (observed, sampling) = sample(unobserved, spec, Seed(self.scenario.run.seed), watch);
                 (observed, Some(sampling))
             }
-            None => (observe(unobserved, watch), None),
+            None => (observe(unobserved, look.trace, watch), None),
         };
-        let Observed { measure, simulated, counts, dram_peak, controllers, control, partial } = observed;
-        Ok(Measured { measure, warmup, counts, dram_peak, controllers, simulated, control, sampling, partial })
+        let Observed { measure, simulated, counts, dram_peak, controllers, control, lives, partial } = observed;
+        Ok(Measured { measure, warmup, counts, dram_peak, controllers, simulated, control, sampling, lives, partial })
     }
 
     fn rule(&self, packets: u64) -> WarmUpRule {

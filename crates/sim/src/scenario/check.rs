@@ -10,7 +10,7 @@ use units::LINE_BYTES;
 use super::clos::{CLASSES, number};
 use super::error::{ScenarioError, ScenarioFaults};
 use super::functions::FunctionKind;
-use super::spec::{RunSpec, SamplingSpec, Scenario};
+use super::spec::{LifeSpec, RunSpec, SamplingSpec, Scenario};
 
 /// The longest frame with preamble and gap.
 const MOST_FRAME_BYTES: u32 = 1538;
@@ -280,6 +280,9 @@ impl RunSpec {
         if let Some(n) = self.warmup.filter(|n| *n > MOST_PACKETS) {
             found.add("run.warmup", format!("{n}: allowed are 0 to 1e12"));
         }
+        if let Some(trace) = &self.trace {
+            trace.check(self, found);
+        }
         if let Some(sampling) = &self.sampling {
             sampling.check(self.packets, found);
         }
@@ -300,6 +303,33 @@ impl RunSpec {
         }
         if !(self.loss_limit >= 0.0 && self.loss_limit < 1.0) {
             found.add("run.loss_limit", format!("{}: allowed is a share of 0 to less than 1", self.loss_limit));
+        }
+    }
+}
+
+impl LifeSpec {
+    fn check(&self, run: &RunSpec, found: &mut ScenarioFaults) {
+        let most = LifeSpec::MOST;
+        for (path, n) in [("run.trace.slowest", self.slowest), ("run.trace.losses", self.losses)] {
+            if n > most {
+                found.add(
+                    path,
+                    format!("{n}: allowed are up to {most} (each packet that is kept takes some kilobytes)"),
+                );
+            }
+        }
+        let least = run.packets.div_ceil(u64::from(most)).max(1);
+        if let Some(every) = self.every.filter(|every| *every < least) {
+            let message =
+                format!("{every}: allowed are {least} or more, as {most} of {} packets can be kept", run.packets);
+            found.add("run.trace.every", message);
+        }
+        if self.slowest == 0 && self.losses == 0 && self.every.is_none() {
+            found.add("run.trace", "no packet is asked for: give slowest, losses or every".into());
+        }
+        if run.sampling.is_some() {
+            let message = "with run.sampling: packets between windows have no times to tell of (leave one of both out)";
+            found.add("run.trace", message.into());
         }
     }
 }

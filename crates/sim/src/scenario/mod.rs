@@ -36,7 +36,7 @@ pub use overlay::{apply, get_mut, refuse_counted_masks};
 pub use policy::{PolicyKind, PolicySpec};
 pub use presets::{GPUS, KINDS, MACHINES, Preset, SCENARIOS, ShippedCore, core_of, find, known, nic_intervals};
 pub use read::Overrides;
-pub use spec::{MachineSpec, RateSearch, RunSpec, SamplingSpec, Scenario, TrafficSpec};
+pub use spec::{LifeSpec, MachineSpec, RateSearch, RunSpec, SamplingSpec, Scenario, TrafficSpec};
 pub use words::with_nearest;
 
 #[cfg(test)]

@@ -379,6 +379,9 @@ pub struct RunSpec {
     /// Times windows of the run alone. Left out: all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sampling: Option<SamplingSpec>,
+    /// Writes down the lives of some packets of the run, one by one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<LifeSpec>,
     /// Every random draw follows from it.
     pub seed: u64,
     /// Loads, as shares of the line rate, at which the curve of carried over offered rate is measured
@@ -419,6 +422,30 @@ pub struct SamplingSpec {
     pub error: f64,
 }
 
+/// Whose lives are written down: where each packet is at any time, and what its bursts fetch from beyond the private caches.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LifeSpec {
+    /// So many of the slowest packets.
+    pub slowest: u32,
+    /// Of so many losses, the first of the run: the packet, and up to 64 that its core's rings and NIC held then.
+    pub losses: u32,
+    /// Each packet whose number this divides. Left out: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every: Option<u64>,
+}
+
+impl LifeSpec {
+    /// The most packets that are written down, by any of both numbers.
+    pub const MOST: u32 = 10_000;
+}
+
+impl Default for LifeSpec {
+    fn default() -> Self {
+        LifeSpec { slowest: 20, losses: 2, every: None }
+    }
+}
+
 impl SamplingSpec {
     /// The fewest windows that half-widths are told from.
     pub const LEAST: u32 = 30;
@@ -441,6 +468,7 @@ impl Default for RunSpec {
             packets: 1_000_000,
             warmup: None,
             sampling: None,
+            trace: None,
             seed: 1,
             curve: Vec::new(),
             curve_packets: 100_000,

@@ -16,6 +16,7 @@ mod elastic;
 mod functional;
 pub mod gpu;
 mod intake;
+pub mod lives;
 mod mappings;
 pub mod neighbours;
 mod nic_memory;
@@ -59,6 +60,7 @@ use crate::server::elastic::Elastic;
 use crate::server::functional::{CoarseClock, Device};
 use crate::server::gpu::{BackFromGpu, CommitOrder, GpuCounters, GpuPacket, GpuTask, GpuTurn, ServerGpu, WayOfBurst};
 use crate::server::intake::Intake;
+use crate::server::lives::{LifeStage, LifeWriter};
 use crate::server::neighbours::{Neighbour, NeighbourCounters};
 use crate::server::nic_memory::NicMemory;
 use crate::server::output::NicOutput;
@@ -310,6 +312,8 @@ pub struct Server {
     last_departure: Ps,
     /// Packets lost for want of anything.
     lost: u64,
+    /// What is written down of packets one by one, where somebody wants to see it.
+    lives: Option<Box<LifeWriter>>,
 }
 
 state::state!(Server {
@@ -373,7 +377,8 @@ state::state!(Server {
         packet_interval,
         rx_pipeline,
         tx_pipeline,
-        paused
+        paused,
+        lives
     ],
 });
 
@@ -499,7 +504,7 @@ struct ServerCore {
     to_launch: u32,
     /// Of its burst's time, what it launched batches in, which is counted where they are launched.
     launching: Ps,
-    /// When the NIC began to read the packets of its latest batch, beside a GPU.
+    /// When the NIC began to read the packets of its latest batch.
     read_from: Ps,
     /// Mbufs that its burst gives up, each with its packet.
     dead: Vec<(u32, u64)>,
@@ -826,7 +831,7 @@ impl Server {
         offer: u64,
         seed: Seed,
     ) -> Result<Server, ScenarioError> {
-        let (m, nic) = (&scenario.machine, &scenario.nic);
+        let (m, nic, ports) = (&scenario.machine, &scenario.nic, usize::from(scenario.nic.ports));
         let mut pool = pool_of(scenario, seed);
         let (memory, layout) = placed(scenario, &function, &pool, seed)?;
         let all_cores = m.cores + others::cores(&scenario.neighbours);
@@ -870,12 +875,8 @@ impl Server {
             crossing: VecDeque::new(),
             stalled: 0,
             stalled_bytes: 0,
-            pending: memory
-                .has_controllers()
-                .then(|| Box::new(PendingIo::new(m.cores as usize, usize::from(nic.ports)))),
-            output: nic
-                .output_block
-                .map(|n| Box::new(NicOutput::new(n, nic.cache_cells, m.cores as usize, usize::from(nic.ports)))),
+            pending: memory.has_controllers().then(|| Box::new(PendingIo::new(m.cores as usize, ports))),
+            output: nic.output_block.map(|n| Box::new(NicOutput::new(n, nic.cache_cells, m.cores as usize, ports))),
             memory,
             nic_memory: NicMemory::of(scenario, &layout),
             layout,
@@ -912,6 +913,7 @@ impl Server {
             inside: 0,
             last_departure: Ps::ZERO,
             lost: 0,
+            lives: None,
         };
         server.draw_arrival();
         for (i, neighbour) in server.neighbours.iter_mut().enumerate() {
@@ -1199,6 +1201,10 @@ impl Server {
             1 => 0,
             _ => self.rss.queue(layers(&packet.data).ok().map(|l| l.five_tuple).as_ref()),
         };
+        if let Some(lives) = &mut self.lives {
+            let wire = self.wire.time_for(packet.wire_bytes());
+            lives.arrives(packet.id, packet.frame_bytes, queue / self.queues_per_core, now, wire);
+        }
         let held = self.up.backlog(now) + self.stalled_bytes + self.intake.as_ref().map_or(0, |intake| intake.bytes());
         if held + u64::from(packet.frame_bytes) > self.fifo_bytes {
             self.lose(packet, queue / self.queues_per_core, Loss::NicFifoFull, observer);
@@ -1251,6 +1257,10 @@ impl Server {
         let bytes = u64::from(packet.frame_bytes - self.keep_payload(mbuf, packet.frame_bytes)) + self.driver.written();
         let at = self.up.transfer(now, bytes) + self.rx_pipeline;
         let in_nic = now - packet.arrival + self.rx_pipeline;
+        if let Some(lives) = &mut self.lives {
+            lives.goes_on(packet.id, LifeStage::NicIn, now);
+            lives.goes_on(packet.id, LifeStage::PcieIn, at);
+        }
         let (queue, slot) = (queue as u16, buffer.slot);
         let received = Received { packet, mbuf, visible: at, in_nic, queue, slot, ..Received::default() };
         self.crossing.push_back(Crossing { received, buffer, core, bytes });
@@ -1264,15 +1274,8 @@ impl Server {
         if let Some(scattered) = &mut self.scattered {
             scattered.take_back();
         }
-        observer.departure(&Departure {
-            packet: packet.id,
-            arrival: packet.arrival,
-            frame_bytes: packet.frame_bytes,
-            core: CoreId(core as u16),
-            fate: PacketFate::Lost(loss),
-            sojourn: Ps::ZERO,
-            attribution: &Attribution::default(),
-        });
+        let ended = (packet.id, packet.arrival, packet.frame_bytes, PacketFate::Lost(loss));
+        unsent(ended, core, self.engine.now(), &mut self.lives, observer);
         self.spare.push(packet);
     }
 
@@ -1686,6 +1689,7 @@ impl Server {
         if let Some(system) = &mut worker.system {
             system.rest(now);
         }
+        self.write_burst(i, now);
         let at_once = self.close_burst(i, now);
         let launches = std::mem::take(&mut self.cores[i].to_launch);
         self.launch(i, launches);
@@ -1747,15 +1751,8 @@ impl Server {
                 }
                 ended.push(entry.mbuf);
                 self.inside -= 1;
-                observer.departure(&Departure {
-                    packet: packet.id,
-                    arrival: entry.arrival,
-                    frame_bytes: entry.frame_bytes,
-                    core: CoreId(i as u16),
-                    fate,
-                    sojourn: Ps::ZERO,
-                    attribution: &Attribution::default(),
-                });
+                let ended = (packet.id, entry.arrival, entry.frame_bytes, fate);
+                unsent(ended, i, now, &mut self.lives, observer);
             }
             self.spare.push(packet);
         }
@@ -1887,6 +1884,9 @@ impl Server {
         let TxBurst { core, at, in_memory, translated, packets } = batch;
         let handed = HandedOver { core, at, in_memory, translated };
         for mut packet in packets {
+            if let Some(lives) = &mut self.lives {
+                lives.goes_on(packet.id, LifeStage::TxRing, now);
+            }
             let bytes = u64::from(packet.sent_bytes);
             // It came with its descriptor: nothing is read for it.
             let copied = self.cores[core].tx[usize::from(packet.port.0)].is_copied(packet.sent_bytes);
@@ -1974,6 +1974,12 @@ impl Server {
         attribution.charge(Reason::TxQueue, first_bit - ready);
         self.last_departure = self.last_departure.max(first_bit);
         self.inside -= 1;
+        if let Some(lives) = &mut self.lives {
+            let gone = self.port_free[port];
+            let stages = [(LifeStage::PcieOut, read), (LifeStage::NicOut, ready), (LifeStage::TxQueue, first_bit)];
+            stages.into_iter().chain([(LifeStage::WireOut, gone)]).for_each(|(s, to)| lives.goes_on(packet.id, s, to));
+            lives.ends(packet.id, PacketFate::Sent(packet.port), first_bit - packet.arrival, first_bit);
+        }
         observer.departure(&Departure {
             packet: packet.id,
             arrival: packet.arrival,
@@ -1984,6 +1990,28 @@ impl Server {
             attribution: &attribution,
         });
     }
+}
+
+/// A packet that is not sent has ended with core `core`: its arrival, bytes and fate.
+fn unsent(
+    (packet, arrival, frame_bytes, fate): (PacketId, Ps, u32, PacketFate),
+    core: usize,
+    now: Ps,
+    lives: &mut Option<Box<LifeWriter>>,
+    observer: &mut impl DepartureObserver,
+) {
+    if let Some(lives) = lives {
+        lives.ends(packet, fate, Ps::ZERO, now);
+    }
+    observer.departure(&Departure {
+        packet,
+        arrival,
+        frame_bytes,
+        core: CoreId(core as u16),
+        fate,
+        sojourn: Ps::ZERO,
+        attribution: &Attribution::default(),
+    });
 }
 
 /// Where packets lie that an allocator places: the driver's mbufs keep their headers and headroom.

@@ -13,6 +13,7 @@ use machine::nic::Received;
 use units::{PortId, Ps};
 
 use super::functional::Device;
+use super::lives::LifeStage;
 use super::output::Block;
 use super::{
     CoreInput, CoreState, DepartureObserver, HandedOver, Leaving, PRIORITY_CORE, PRIORITY_NIC, Server, ServerEvent,
@@ -144,6 +145,7 @@ impl Server {
                         }
                         continue;
                     }
+                    self.write_answer(core, ticket, &response);
                     self.cores[i].core.complete(ticket, &response);
                     if self.cores[i].state == CoreState::Running {
                         self.wake_replay(i, response.at);
@@ -225,13 +227,10 @@ impl Server {
         let Some(batch) = &mut self.batches[slot] else { return };
         let waited = self.coarse.device(Device::Descriptors, at.since(since) + batch.translated);
         batch.in_memory = batch.in_memory.max(waited);
-        let mut there = crossed + batch.in_memory + self.down.latency();
-        if self.gpu.is_some() {
-            // Bursts of packets that come back follow each other closely: a later one does not overtake whose descriptors took longer.
-            let latest = &mut self.cores[batch.core].read_from;
-            there = there.max(*latest);
-            *latest = there;
-        }
+        // The NIC reads a ring in order: a later burst does not overtake one whose descriptors took longer.
+        let latest = &mut self.cores[batch.core].read_from;
+        let there = (crossed + batch.in_memory + self.down.latency()).max(*latest);
+        *latest = there;
         self.engine.schedule(there.max(self.engine.now()), PRIORITY_NIC, ServerEvent::ReadPackets(slot));
     }
 
@@ -316,6 +315,9 @@ impl Server {
 
     /// A packet is in memory at `written`, asked for at `since`: when the core may see it.
     pub(super) fn visible(&mut self, i: usize, mut received: Received, since: Ps, written: Ps) -> Ps {
+        if let Some(lives) = &mut self.lives {
+            lives.goes_on(received.packet.id, LifeStage::Credits, since);
+        }
         let worker = &mut self.cores[i];
         // A write that was under way when time was left may have taken longer than the mean.
         let waited = self.coarse.device(Device::Write, written - since + received.translated);
@@ -325,6 +327,9 @@ impl Server {
         received.translated = received.translated.min(visible - since);
         received.dma_memory = visible - since - received.translated;
         received.visible = visible;
+        if let Some(lives) = &mut self.lives {
+            lives.goes_on(received.packet.id, LifeStage::MemoryWrite, visible);
+        }
         if let CoreInput::Nic(rx) = &mut worker.input {
             rx.complete(received);
         }

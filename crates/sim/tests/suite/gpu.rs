@@ -22,6 +22,10 @@ const SMALL: &[&str] = &[
     "mempool.size=16384",
     "mempool.cache=32",
     "machine.cores=2",
+];
+
+/// A small GPU beside it.
+const GPU: &[&str] = &[
     "machine.gpu.preset=jetson-orin",
     "machine.gpu.shaders.cores=8",
     "machine.gpu.launch=\"1 us\"",
@@ -32,6 +36,10 @@ const SMALL: &[&str] = &[
 ];
 
 fn read(set: &[&str]) -> Result<Scenario, String> {
+    without_gpu(&[GPU, set].concat())
+}
+
+fn without_gpu(set: &[&str]) -> Result<Scenario, String> {
     let set = SMALL.iter().chain(set).map(|s| s.to_string()).collect();
     Scenario::read("", "test", &Overrides { set, ..Overrides::default() }).map_err(|e| e.to_string())
 }
@@ -329,6 +337,19 @@ proptest! {
         let set: Vec<&str> = set.iter().map(String::as_str).collect();
         // Some of them exclude each other.
         if let Ok(scenario) = read(&set) {
+            run(&scenario, 1_500);
+        }
+    }
+
+    #[test]
+    fn every_packet_ends_once_in_order_of_its_flow_without_a_gpu(
+        (one, other) in (0..BESIDE.len(), 0..BESIDE.len()),
+        (load, cores) in (0.05f64..0.9, 1u32..=3),
+    ) {
+        let mut set = vec![format!("machine.cores={cores}"), format!("traffic.load={load}")];
+        set.extend(BESIDE[one].iter().chain(BESIDE[other]).map(|s| s.to_string()));
+        let set: Vec<&str> = set.iter().map(String::as_str).collect();
+        if let Ok(scenario) = without_gpu(&set) {
             run(&scenario, 1_500);
         }
     }

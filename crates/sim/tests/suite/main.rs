@@ -7,6 +7,7 @@ mod control_plane;
 mod functional;
 mod gpu;
 mod iommu;
+mod lives;
 mod near;
 mod nics;
 mod owners;
