@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use host::{CpuList, JsonPaths};
+use host::prometheus::{MetricServer, Selector};
+use host::{CpuList, HostError, JsonPaths, MetricNames};
 use policy::{Floors, PolicyError};
 use serde::{Deserialize, Deserializer};
 use units::{Ps, Span};
@@ -48,6 +49,10 @@ pub struct DaemonConfig {
     pub json: Option<JsonSpec>,
     /// Events of perf.
     pub perf: Option<PerfSpec>,
+    /// A program that tells metrics to Prometheus.
+    pub prometheus: Option<MetricsSpec>,
+    /// Statistics of the kernel.
+    pub kernel: Option<SystemStatisticsSpec>,
 }
 
 /// Roots of the machine's files.
@@ -231,6 +236,66 @@ pub struct PerfSpec {
     pub llc_lookups: Vec<String>,
 }
 
+/// Metrics of a program, named as in a query; several are added up.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MetricsSpec {
+    /// Where it tells them, on the loopback.
+    pub url: String,
+    /// Packets received.
+    #[serde(default)]
+    pub received: Vec<String>,
+    /// Packets lost.
+    #[serde(default)]
+    pub lost: Vec<String>,
+    /// Bytes that devices wrote: received ones, where nothing counts those of PCIe.
+    #[serde(default)]
+    pub pcie_write_bytes: Vec<String>,
+    /// Bytes that devices read.
+    #[serde(default)]
+    pub pcie_read_bytes: Vec<String>,
+    /// Device writes that hit.
+    #[serde(default)]
+    pub ddio_hits: Vec<String>,
+    /// Device writes that missed.
+    #[serde(default)]
+    pub ddio_misses: Vec<String>,
+    /// Bytes to and from DRAM.
+    #[serde(default)]
+    pub memory_bytes: Vec<String>,
+    /// Time not spent polling in vain of a class's cores, by its name: a running total.
+    #[serde(default)]
+    pub busy: BTreeMap<String, Vec<String>>,
+    /// All time of them, in the same unit.
+    #[serde(default)]
+    pub elapsed: BTreeMap<String, Vec<String>>,
+    /// LLC misses of a class, by its name.
+    #[serde(default)]
+    pub llc_misses: BTreeMap<String, Vec<String>>,
+    /// LLC lookups of a class, by its name.
+    #[serde(default)]
+    pub llc_lookups: BTreeMap<String, Vec<String>>,
+}
+
+/// Statistics of the kernel, for programs that have no others.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct SystemStatisticsSpec {
+    /// Interfaces that packets come by.
+    pub interfaces: Vec<String>,
+    /// Their statistics that are losses.
+    pub lost: Vec<String>,
+    /// Whether processors are busy where they are not idle: not so of programs that poll.
+    pub busy: bool,
+}
+
+impl Default for SystemStatisticsSpec {
+    fn default() -> SystemStatisticsSpec {
+        let lost = ["rx_missed_errors", "rx_dropped"].map(String::from).to_vec();
+        SystemStatisticsSpec { interfaces: Vec::new(), lost, busy: false }
+    }
+}
+
 impl Default for DaemonConfig {
     fn default() -> DaemonConfig {
         DaemonConfig {
@@ -249,6 +314,8 @@ impl Default for DaemonConfig {
             io: Io::default(),
             telemetry: None,
             json: None,
+            prometheus: None,
+            kernel: None,
             perf: None,
         }
     }
@@ -324,16 +391,49 @@ impl DaemonConfig {
         }
         self.check_classes()?;
         if let Some(json) = &self.json {
-            for (what, names) in [("llc_misses", &json.llc_misses), ("llc_lookups", &json.llc_lookups)] {
-                if let Some(name) = names.keys().find(|n| self.classes.iter().all(|c| c.name != **n)) {
-                    let known = self.classes.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ");
-                    return wrong(&format!("json.{what}"), name.clone(), &format!("no such class; there are {known}"));
+            self.check_names("json", &[("llc_misses", &json.llc_misses), ("llc_lookups", &json.llc_lookups)])?;
+            host::json::JsonServer::new(&json.url)?;
+        }
+        if let Some(metrics) = &self.prometheus {
+            let MetricsSpec { busy, elapsed, llc_misses, llc_lookups, .. } = metrics;
+            let both = [("busy", busy), ("elapsed", elapsed), ("llc_misses", llc_misses), ("llc_lookups", llc_lookups)];
+            self.check_names("prometheus", &both)?;
+            self.metric_names(metrics)?;
+            MetricServer::new(&metrics.url)?;
+        }
+        if let Some(kernel) = &self.kernel {
+            let is_name = |name: &&String| !name.is_empty() && !name.contains('/') && !name.starts_with('.');
+            for (path, names) in [("kernel.interfaces", &kernel.interfaces), ("kernel.lost", &kernel.lost)] {
+                if let Some(name) = names.iter().find(|name| !is_name(name)) {
+                    return wrong(path, format!("{name:?}"), "names as in /sys/class/net/eth0/statistics");
                 }
             }
-            host::json::JsonServer::new(&json.url)?;
         }
         // With as many ways as there can be, so that only what is wrong by itself is told here.
         self.floors(32).check("policy").map_err(as_configured)
+    }
+
+    /// Whether counters of classes are of classes that there are, and come in pairs.
+    fn check_names(&self, table: &str, of: &[(&str, &BTreeMap<String, Vec<String>>)]) -> Result<(), DaemonError> {
+        let wrong =
+            |path: String, came: &str, allowed: String| Err(DaemonError::Setting { path, came: came.into(), allowed });
+        for (what, names) in of {
+            if let Some(name) = names.keys().find(|n| self.classes.iter().all(|c| c.name != **n)) {
+                let known = self.classes.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ");
+                return wrong(format!("{table}.{what}"), name, format!("no such class; there are {known}"));
+            }
+        }
+        for pair in of.chunks(2) {
+            let [(part, parts), (whole, wholes)] = pair else { continue };
+            if let Some(name) = parts.keys().find(|name| !wholes.contains_key(*name)) {
+                return wrong(
+                    format!("{table}.{part}.{name}"),
+                    "alone",
+                    format!("with {whole}.{name}, of which it is a part"),
+                );
+            }
+        }
+        Ok(())
     }
 
     fn check_classes(&self) -> Result<(), DaemonError> {
@@ -415,6 +515,31 @@ impl DaemonConfig {
     /// The group of a class.
     pub fn group(&self, class: &CoreGroupSpec) -> String {
         format!("{}{}", self.prefix, class.name)
+    }
+
+    pub(crate) fn metric_names(&self, spec: &MetricsSpec) -> Result<MetricNames, DaemonError> {
+        let names =
+            |names: &[String]| -> Result<Vec<Selector>, HostError> { names.iter().map(|n| n.parse()).collect() };
+        let mut by_class = (BTreeMap::new(), BTreeMap::new());
+        for (clos, class) in self.numbers() {
+            let pair = |part: &BTreeMap<String, Vec<String>>, whole: &BTreeMap<String, Vec<String>>| {
+                let both = part.get(&class.name).zip(whole.get(&class.name));
+                both.map(|(part, whole)| Ok::<_, HostError>((names(part)?, names(whole)?))).transpose()
+            };
+            by_class.0.extend(pair(&spec.busy, &spec.elapsed)?.map(|both| (clos, both)));
+            by_class.1.extend(pair(&spec.llc_misses, &spec.llc_lookups)?.map(|both| (clos, both)));
+        }
+        Ok(MetricNames {
+            received: names(&spec.received)?,
+            lost: names(&spec.lost)?,
+            pcie_write_bytes: names(&spec.pcie_write_bytes)?,
+            pcie_read_bytes: names(&spec.pcie_read_bytes)?,
+            ddio_hits: names(&spec.ddio_hits)?,
+            ddio_misses: names(&spec.ddio_misses)?,
+            memory_bytes: names(&spec.memory_bytes)?,
+            busy: by_class.0,
+            llc: by_class.1,
+        })
     }
 
     pub(crate) fn json_paths(&self, spec: &JsonSpec) -> JsonPaths {

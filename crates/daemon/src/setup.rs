@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use control::Counter;
 use host::{
-    CbmRule, CoreEvents, CounterSource, CpuIdentity, CpuList, Files, FromJson, FromPerf, FromTelemetry, GroupMode,
-    HostError, HostMachine, IoBackend, IoRegister, IoWaysRegister, Metering, PerfEvents, Resctrl, ServiceClass, Tree,
-    generation, resctrl::IoAlloc,
+    CbmRule, CoreEvents, CounterSource, CpuIdentity, CpuList, Files, FromBandwidth, FromJson, FromKernel, FromMetrics,
+    FromPerf, FromTelemetry, GroupMode, HostError, HostMachine, IoBackend, IoRegister, IoWaysRegister, KernelCounters,
+    Metering, PerfEvents, Resctrl, ServiceClass, Tree, generation, prometheus::MetricServer, resctrl::IoAlloc,
 };
 use policy::{Floors, Meter, PolicyError};
 use units::{Cbm, Clos, Ps};
@@ -431,11 +431,27 @@ pub fn sources(
             Err(why) => return Err(why.into()),
         }
     }
+    if let Some(metrics) = &config.prometheus {
+        let names = config.metric_names(metrics)?;
+        sources.push(Box::new(FromMetrics::new(MetricServer::new(&metrics.url)?, names)));
+    }
+    if let Some(kernel) = &config.kernel {
+        let what = KernelCounters {
+            interfaces: kernel.interfaces.clone(),
+            lost: kernel.lost.clone(),
+            busy: if kernel.busy { cores } else { BTreeMap::new() },
+        };
+        sources.push(Box::new(FromKernel::new(parts.sys.clone(), parts.proc.clone(), what)));
+    }
     if sources.is_empty() {
         notes.push(
-            "there are no counters: name [telemetry], [json] or [perf], or the policy has nothing to judge by".into(),
+            "there are no counters: name [telemetry], [prometheus], [kernel], [json] or [perf], or the policy has nothing to judge by"
+                .into(),
         );
     }
+    // Last: it counts what nobody else has.
+    let resctrl = Resctrl::open(parts.resctrl.clone())?;
+    sources.extend(FromBandwidth::of(&resctrl)?.map(|source| Box::new(source) as Box<dyn CounterSource>));
     Ok(sources)
 }
 

@@ -1,5 +1,6 @@
 //! Programs that tell counters: a DPDK program's telemetry, and a server of JSON over HTTP.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
@@ -164,12 +165,21 @@ fn serve_counters(host: &FakeHost, mut peer: TcpStream) {
     let mut lines = BufReader::new(reader).lines();
     loop {
         // A request ends in an empty line.
+        let mut asked = String::new();
         loop {
             match lines.next() {
                 Some(Ok(line)) if line.is_empty() => break,
+                Some(Ok(line)) if asked.is_empty() => asked = line,
                 Some(Ok(_)) => {}
                 _ => return,
             }
+        }
+        if asked.starts_with("GET /metrics") {
+            let text = host.counters().map(|counters| metrics(&counters)).unwrap_or_default();
+            if answer(&mut peer, "text/plain; version=0.0.4", &text).is_err() {
+                return;
+            }
+            continue;
         }
         let counters = host.counters_now().unwrap_or_default();
         let of = |names: &[(&str, &str)]| -> Value {
@@ -179,11 +189,33 @@ fn serve_counters(host: &FakeHost, mut peer: TcpStream) {
             "Uncore": of(&[("IO hits", "io_hits"), ("IO misses", "io_misses"), ("DRAM bytes", "memory_bytes")]),
             "Cores": [of(&[("L3 misses", "core_misses"), ("L3 lookups", "core_lookups")])],
         });
-        let body = body.to_string();
-        let head =
-            format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
-        if peer.write_all((head + &body).as_bytes()).is_err() {
+        if answer(&mut peer, "application/json", &body.to_string()).is_err() {
             return;
         }
     }
+}
+
+fn answer(peer: &mut TcpStream, kind: &str, body: &str) -> io::Result<()> {
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n", body.len());
+    peer.write_all((head + body).as_bytes())
+}
+
+/// What a packet program tells Prometheus: packets of two queues, times of its core in seconds.
+fn metrics(counters: &BTreeMap<&'static str, u64>) -> String {
+    let of = |name: &str| counters.get(name).copied().unwrap_or(0);
+    let received = of("received");
+    let mut text = format!(
+        "# TYPE packets_received_total counter\npackets_received_total{{queue=\"0\"}} {}\n\
+         packets_received_total{{queue=\"1\"}} {}\npackets_lost_total {}\nbytes_received_total {}\n",
+        received / 2,
+        received - received / 2,
+        of("lost"),
+        of("io_bytes"),
+    );
+    if let (Some(busy), Some(elapsed)) = (counters.get("busy"), counters.get("elapsed")) {
+        // A cycle of it is a nanosecond.
+        let seconds = |cycles: u64| cycles as f64 / 1e9;
+        text += &format!("busy_seconds_total {}\nelapsed_seconds_total {}\n", seconds(*busy), seconds(*elapsed));
+    }
+    text
 }

@@ -2,8 +2,8 @@
 //!
 //! - [`Resctrl`] is the kernel's resctrl: groups, schemata, monitoring, I/O allocation.
 //! - [`IoRegister`] is Intel's register of the ways that device writes may fill (MSR 0xC8B).
-//! - [`perf`], [`Telemetry`], [`schedstat`] and [`json`] read counters: uncore and core events, DPDK, the scheduler, and
-//!   Intel PCM's sensor server.
+//! - [`perf`], [`Telemetry`], [`schedstat`], [`json`] and [`prometheus`] read counters: uncore and core events, DPDK, the
+//!   scheduler, Intel PCM's sensor server, and what programs tell Prometheus.
 //! - [`HostMachine`] joins them into a [`control::Actuator`], and [`survey()`] tells which of them are here.
 //!
 //! All of them reach the machine through a [`Tree`]: a root folder, or a machine in memory that tests make. Time is an
@@ -14,10 +14,12 @@
 
 mod cpu;
 mod error;
+mod http;
 mod io_ways;
 pub mod json;
 mod machine;
 pub mod perf;
+pub mod prometheus;
 pub mod resctrl;
 pub mod schedstat;
 mod survey;
@@ -28,8 +30,8 @@ pub use cpu::{CpuIdentity, CpuList};
 pub use error::HostError;
 pub use io_ways::{GENERATIONS, Generation, IO_WAYS_MSR, IoRegister, IoWaysRegister, generation};
 pub use machine::{
-    ClassTotals, CoreEvents, CounterSource, FromJson, FromPerf, FromTelemetry, HostMachine, HostTotals, IoBackend,
-    JsonPaths, Metering, PerfEvents, ServiceClass,
+    ClassTotals, CoreEvents, CounterSource, FromBandwidth, FromJson, FromKernel, FromMetrics, FromPerf, FromTelemetry,
+    HostMachine, HostTotals, IoBackend, JsonPaths, KernelCounters, Metering, MetricNames, PerfEvents, ServiceClass,
 };
 pub use resctrl::{CbmRule, GroupMode, MonitorReading, Resctrl, Schemata};
 pub use survey::{PCM_URL, Support, Survey, SurveyFinding, survey};

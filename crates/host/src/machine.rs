@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 use control::{Actuator, Allocation, ClassObservation, Counter, Observation, Sample};
 use units::{Cbm, Clos, Ps};
 
-pub use sources::{CoreEvents, FromJson, FromPerf, FromTelemetry, JsonPaths, PerfEvents};
+pub use sources::{
+    CoreEvents, FromBandwidth, FromJson, FromKernel, FromMetrics, FromPerf, FromTelemetry, JsonPaths, KernelCounters,
+    MetricNames, PerfEvents,
+};
 
 use crate::resctrl::IoAlloc;
 use crate::{CbmRule, HostError, IoRegister, Resctrl};

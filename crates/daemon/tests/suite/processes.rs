@@ -261,6 +261,36 @@ fn without_miss_rates_it_says_that_it_cannot_decide() {
     undecided(&["io_hits", "core_misses"], "no_miss_rates", "misses are unknown");
 }
 
+/// Of a program that has no telemetry: what it tells Prometheus stands for it.
+#[test]
+fn a_program_that_tells_prometheus_is_judged_as_one_with_telemetry() {
+    let Some(scene) = scene(Spec::default(), ANY_PORT) else { return };
+    let config = std::fs::read_to_string(&scene.config).unwrap();
+    let (before, behind) = config.split_once("[telemetry]").unwrap();
+    let (_, behind) = behind.split_once("[json]").unwrap();
+    let url = behind.split('"').nth(1).unwrap();
+    let metrics = format!(
+        "[prometheus]\nurl = \"{url}metrics\"\nreceived = [\"packets_received_total\"]\nlost = [\"packets_lost_total\"]\n\
+         pcie_write_bytes = [\"bytes_received_total\"]\nbusy.rx = [\"busy_seconds_total\"]\n\
+         elapsed.rx = [\"elapsed_seconds_total\"]\n"
+    );
+    std::fs::write(&scene.config, format!("{before}{metrics}[json]{behind}")).unwrap();
+    let before = scene.host.state();
+    let mut child = scene.spawn();
+    let address = scene.address();
+    let ways = |scene: &Scene| scene.host.writes().iter().filter(|w| w.path.ends_with("wirespeed-rx/schemata")).count();
+    scene.until("packets and busy time", || {
+        let metrics = get(address, "/metrics");
+        let known = |name: &str| metrics.contains(name) && !metrics.contains(&format!("{name} NaN"));
+        known("wirespeedd_received_pps") && known("wirespeedd_class_busy_ratio{class=\"rx\"}")
+    });
+    scene.until("a decision", || ways(&scene) > 1);
+    assert!(events(&scene, "undecided").is_empty(), "{}", scene.log());
+    signal(&child, "-TERM");
+    assert!(child.wait().unwrap().success());
+    scene.is_as(&before);
+}
+
 #[test]
 fn metrics_name_classes_as_the_configuration_does() {
     let more = format!("{ANY_PORT}\ndefault_group = true");
