@@ -6,6 +6,8 @@
 //! over [`Probe`]; with [`Null`] every call is empty and compiles to nothing, so the function that
 //! is simulated is the function that runs.
 
+#![forbid(unsafe_code)]
+
 mod copy;
 mod event;
 mod layout;

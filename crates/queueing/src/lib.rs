@@ -10,6 +10,8 @@
 //! Source, unless said otherwise: Gross, Shortle, Thompson and Harris, "Fundamentals of Queueing
 //! Theory", 4th edition (2008), chapters 2 and 5.
 
+#![forbid(unsafe_code)]
+
 mod bulk;
 mod closed;
 mod error;

@@ -3,6 +3,8 @@
 //! Rooms along the road; each sees those before it: a scenario is read ([`scenario`]), what it names is loaded ([`load`]), a
 //! server is built of it ([`server`]), simulated ([`run`]) and answers ([`answer`]).
 
+#![forbid(unsafe_code)]
+
 pub mod answer;
 pub mod load;
 pub mod run;

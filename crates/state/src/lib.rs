@@ -14,6 +14,8 @@
 //! before anything of it is read. What has been read takes a few times as much memory as the bytes. A hash keeps no
 //! secret: who can make one can make numbers that no run comes to, and a model may then panic.
 
+#![forbid(unsafe_code)]
+
 mod error;
 mod sealed;
 

@@ -1,6 +1,8 @@
 //! Simulators that never see the server: caches and DRAM on their own, sliced LLCs, network processors, copies, loops of a
 //! program, memory under load, and GPUs.
 
+#![forbid(unsafe_code)]
+
 pub mod copies;
 pub mod curve;
 pub mod dma;

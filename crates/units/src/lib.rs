@@ -5,6 +5,8 @@
 //! scenario (`"33 MiB"`, `"2.6 GHz"`, `"100 Gbps"`); they are turned into integers once, when a
 //! specification is resolved.
 
+#![forbid(unsafe_code)]
+
 pub mod arrays;
 mod id;
 pub mod quantity;

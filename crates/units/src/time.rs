@@ -73,37 +73,44 @@ pub mod as_ns {
     }
 }
 
+/// A time that does not fit ends the run, in any build: it would be another time.
+#[cold]
+#[inline(never)]
+fn beyond() -> ! {
+    panic!("a time below 0 or beyond 213 days of picoseconds")
+}
+
 impl Add for Ps {
     type Output = Ps;
     #[inline]
     fn add(self, rhs: Ps) -> Ps {
-        Ps(self.0 + rhs.0)
+        self.0.checked_add(rhs.0).map_or_else(|| beyond(), Ps)
     }
 }
 impl AddAssign for Ps {
     #[inline]
     fn add_assign(&mut self, rhs: Ps) {
-        self.0 += rhs.0;
+        *self = *self + rhs;
     }
 }
 impl Sub for Ps {
     type Output = Ps;
     #[inline]
     fn sub(self, rhs: Ps) -> Ps {
-        Ps(self.0 - rhs.0)
+        self.0.checked_sub(rhs.0).map_or_else(|| beyond(), Ps)
     }
 }
 impl SubAssign for Ps {
     #[inline]
     fn sub_assign(&mut self, rhs: Ps) {
-        self.0 -= rhs.0;
+        *self = *self - rhs;
     }
 }
 impl Mul<u64> for Ps {
     type Output = Ps;
     #[inline]
     fn mul(self, rhs: u64) -> Ps {
-        Ps(self.0 * rhs)
+        self.0.checked_mul(rhs).map_or_else(|| beyond(), Ps)
     }
 }
 impl Div<u64> for Ps {

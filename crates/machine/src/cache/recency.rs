@@ -197,29 +197,31 @@ impl RecencyLevel {
     /// into `to`; how many those are.
     fn pass<const STORES: bool>(&mut self, vectors: Vectors, first: bool, from: &[u32], to: &mut [u32]) -> usize {
         assert!(to.len() >= 2 * (from.len() - AHEAD));
-        match (vectors, self.lanes) {
-            // SAFETY: the kernels run on what `Vectors::detect` found, with the lanes of the sets.
-            #[cfg(target_arch = "x86_64")]
-            (Vectors::Avx512, 8) => unsafe { x86::avx512::<STORES, 8>(self, first, from, to) },
-            #[cfg(target_arch = "x86_64")]
-            (Vectors::Avx512, 16) => unsafe { x86::avx512::<STORES, 16>(self, first, from, to) },
-            #[cfg(target_arch = "x86_64")]
-            (Vectors::Avx512, _) => unsafe { x86::avx512::<STORES, 32>(self, first, from, to) },
-            #[cfg(target_arch = "x86_64")]
-            (Vectors::Avx2, 8) => unsafe { x86::avx2::<STORES, 8>(self, first, from, to) },
-            #[cfg(target_arch = "x86_64")]
-            (Vectors::Avx2, 16) => unsafe { x86::avx2::<STORES, 16>(self, first, from, to) },
-            #[cfg(target_arch = "x86_64")]
-            (Vectors::Avx2, _) => unsafe { x86::avx2::<STORES, 32>(self, first, from, to) },
-            #[cfg(target_arch = "x86_64")]
-            (Vectors::Sse2, 8) => unsafe { self.pass_with::<x86::Sse2<8>, STORES>(first, from, to) },
-            #[cfg(target_arch = "x86_64")]
-            (Vectors::Sse2, 16) => unsafe { self.pass_with::<x86::Sse2<16>, STORES>(first, from, to) },
-            #[cfg(target_arch = "x86_64")]
-            (Vectors::Sse2, _) => unsafe { self.pass_with::<x86::Sse2<32>, STORES>(first, from, to) },
-            (Vectors::Portable, 8) => unsafe { self.pass_with::<Portable<8>, STORES>(first, from, to) },
-            (Vectors::Portable, 16) => unsafe { self.pass_with::<Portable<16>, STORES>(first, from, to) },
-            (Vectors::Portable, _) => unsafe { self.pass_with::<Portable<32>, STORES>(first, from, to) },
+        // SAFETY: the kernels run on what `Vectors::detect` found, with the lanes of the sets.
+        unsafe {
+            match (vectors, self.lanes) {
+                #[cfg(target_arch = "x86_64")]
+                (Vectors::Avx512, 8) => x86::avx512::<STORES, 8>(self, first, from, to),
+                #[cfg(target_arch = "x86_64")]
+                (Vectors::Avx512, 16) => x86::avx512::<STORES, 16>(self, first, from, to),
+                #[cfg(target_arch = "x86_64")]
+                (Vectors::Avx512, _) => x86::avx512::<STORES, 32>(self, first, from, to),
+                #[cfg(target_arch = "x86_64")]
+                (Vectors::Avx2, 8) => x86::avx2::<STORES, 8>(self, first, from, to),
+                #[cfg(target_arch = "x86_64")]
+                (Vectors::Avx2, 16) => x86::avx2::<STORES, 16>(self, first, from, to),
+                #[cfg(target_arch = "x86_64")]
+                (Vectors::Avx2, _) => x86::avx2::<STORES, 32>(self, first, from, to),
+                #[cfg(target_arch = "x86_64")]
+                (Vectors::Sse2, 8) => self.pass_with::<x86::Sse2<8>, STORES>(first, from, to),
+                #[cfg(target_arch = "x86_64")]
+                (Vectors::Sse2, 16) => self.pass_with::<x86::Sse2<16>, STORES>(first, from, to),
+                #[cfg(target_arch = "x86_64")]
+                (Vectors::Sse2, _) => self.pass_with::<x86::Sse2<32>, STORES>(first, from, to),
+                (Vectors::Portable, 8) => self.pass_with::<Portable<8>, STORES>(first, from, to),
+                (Vectors::Portable, 16) => self.pass_with::<Portable<16>, STORES>(first, from, to),
+                (Vectors::Portable, _) => self.pass_with::<Portable<32>, STORES>(first, from, to),
+            }
         }
     }
 

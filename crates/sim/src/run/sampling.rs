@@ -140,8 +140,7 @@ impl<'a> SampledRun<'a> {
         let start = seed.stream("sampling").random_range(0..=every - spec.length());
         // A policy decides by what it saw last.
         let is_steady = server.is_steady() && steer.is_none();
-        let mbufs = server.mbufs();
-        let in_use = mbufs.descriptors + mbufs.queued + mbufs.sending;
+        let rings = server.mbufs().descriptors;
         let sampling = Sampling {
             of: packets,
             windows: 0,
@@ -150,7 +149,7 @@ impl<'a> SampledRun<'a> {
             every,
             start: start + spec.warmup,
             in_detail: 0,
-            untimed: spec.untimed.unwrap_or(if is_steady { in_use } else { u64::MAX }).min(every),
+            untimed: spec.untimed.unwrap_or(if is_steady { rings } else { u64::MAX }).min(every),
             left_out: 0,
             lost_between: 0,
             timed_in_full: None,

@@ -118,7 +118,9 @@ impl SimulationSetup<'_> {
         if let Some(steer) = &mut steer {
             steer.begin(&warm.server);
         }
-        let (server, warmup) = self.rule(packets).in_detail(warm, &mut steer, watch);
+        // Of windows, what they measure decides.
+        let measured = look.sampling.map_or(packets, |spec| spec.measured().min(packets));
+        let (server, warmup) = self.rule(measured).in_detail(warm, &mut steer, watch);
         let unobserved = Unobserved { server, steer, packets, span: Ps::from_secs_f64(packets as f64 / pps) };
         let (observed, sampling) = match look.sampling {
             Some(spec) => {

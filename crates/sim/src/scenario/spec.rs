@@ -414,7 +414,7 @@ pub struct SamplingSpec {
     pub packets: u64,
     /// Packets in detail before each, which are not measured.
     pub warmup: u64,
-    /// Packets without time before those, at most: what comes before them is left out. By default as many as there are mbufs in use
+    /// Packets without time before those, at most: what comes before them is left out. By default as many as receive rings hold
     /// where any packet is as likely as any other at any time, and else all (captures, phases, bursts, MMPP, a policy).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub untimed: Option<u64>,
@@ -449,6 +449,11 @@ impl Default for LifeSpec {
 impl SamplingSpec {
     /// The fewest windows that half-widths are told from.
     pub const LEAST: u32 = 30;
+
+    /// Packets of all windows.
+    pub(crate) fn measured(&self) -> u64 {
+        u64::from(self.windows).saturating_mul(self.packets)
+    }
 
     /// Packets in detail for each window.
     pub(crate) fn length(&self) -> u64 {
