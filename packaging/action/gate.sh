@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Compares $SCENARIO with $BASELINE, judges the lines of $FAIL_IF, and leaves pages in $OUT; the exit code is that of
-# `wirespeed compare`: 0 fine, 1 a condition fails or is open, 2 bad input. Its 4, a condition that cannot be told, is
-# a warning and 0, and 1 where $UNDECIDED is `fail`.
+# `wirespeed compare`: 0 fine, 1 a condition fails or is open, 2 bad input or
+# different traffic, unless $DIFFERENT_TRAFFIC is `judge`. Its 4, a condition that cannot be told, is a warning and 0, and
+# 1 where $UNDECIDED is `fail`.
 set -euo pipefail
 
 fault() {
@@ -15,6 +16,8 @@ baseline=${BASELINE:-git:origin/main}
 out=${OUT:-wirespeed-gate}
 undecided=${UNDECIDED:-warn}
 [[ $undecided == warn || $undecided == fail ]] || fault "undecided: $undecided: is neither warn nor fail"
+different=${DIFFERENT_TRAFFIC:-refuse}
+[[ $different == refuse || $different == judge ]] || fault "different-traffic: $different: is neither refuse nor judge"
 mkdir -p "$out"
 
 if [[ $baseline == git:* ]]; then
@@ -40,6 +43,7 @@ while IFS= read -r line; do
     line=${line%$'\r'}
     [[ -z ${line//[[:space:]]/} ]] || options+=(--fail-if "$line")
 done <<<"${FAIL_IF:-}"
+[[ $different == refuse ]] || options+=(--different-traffic)
 
 code=0
 wirespeed compare "$baseline" "$scenario" "${options[@]}" --out "$out" --force --junit "$out/junit.xml" \

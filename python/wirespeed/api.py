@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from wirespeed import _wirespeed, again, assumed, scenarios
+from wirespeed import _wirespeed, again, assumed, same_traffic, scenarios
 from wirespeed import predict as predictions
 from wirespeed.errors import InputError
 from wirespeed.progress import Bar, Callback
@@ -90,13 +90,15 @@ def compare(
     """
     first, *rest = operands([a, b, *others], set, seed, threads)
     with first.operand() as a_run:
-        found = [_compared(a_run, each) for each in rest]
+        found = [_compared(first, a_run, each) for each in rest]
     return found if others else found[0]
 
 
-def _compared(a_run: _wirespeed.Run | str, other: Result) -> Comparison:
+def _compared(first: Result, a_run: _wirespeed.Run | str, other: Result) -> Comparison:
     with other.operand() as b_run:
-        return Comparison(_wirespeed.compare(a_run, b_run))
+        document = _wirespeed.compare(a_run, b_run)
+    seen = [same_traffic.of_run(each.summary, each.scenario) for each in (first, other)]
+    return Comparison(document, same_traffic.differing(*seen, (first.summary, other.summary)))
 
 
 def operands(
@@ -107,12 +109,14 @@ def operands(
     progress: Callback | None = None,
     capture: PathLike | None = None,
     table: PathLike | None = None,
+    judge: Callable[[Sequence[same_traffic.Seen]], None] | None = None,
 ) -> list[Result]:
     """The results that the operands of a comparison stand for.
 
     Scenarios are run side by side, on the same packets, and measured from the same packet on; what they share is loaded
-    once. `capture` and `table` are those of all scenarios. Raises InputError for the first operand that is no result,
-    folder or scenario, before anything runs, and KeyboardInterrupt where Ctrl-C ended a run.
+    once. `capture` and `table` are those of all scenarios. `judge` gets what decides about the traffic of each, and may
+    raise. Raises InputError for the first operand that is no result, folder or scenario, before anything runs, and
+    KeyboardInterrupt where Ctrl-C ended a run.
     """
     found: list[Result | _wirespeed.Scenario] = []
     for each in given:
@@ -122,12 +126,20 @@ def operands(
             found.append(read(each))
         else:
             found.append(_judged(each, capture, table, set, seed, None))
+    if judge is not None:
+        judge([_seen(each) for each in found])
     wanted = [each for each in found if not isinstance(each, Result)]
     finished = _wirespeed.run(wanted, threads=threads, same_packets=True, progress=progress) if wanted else []
     if any(run.partial for run in finished):
         raise KeyboardInterrupt("stopped while running what was to be compared; nothing is compared")
     ran = iter(finished)
     return [each if isinstance(each, Result) else finished_as_result(next(ran)) for each in found]
+
+
+def _seen(each: Result | _wirespeed.Scenario) -> same_traffic.Seen:
+    if isinstance(each, Result):
+        return same_traffic.of_run(each.summary, each.scenario)
+    return same_traffic.of_scenario(each.resolved)
 
 
 def is_result(given: PathLike) -> bool:

@@ -11,7 +11,7 @@ from typing import Any, Final
 from xml.etree import ElementTree
 
 from wirespeed.gate import NO_PASS, UNDECIDED, Judgement, Outcome
-from wirespeed.result import SIDES, Comparison, change_text, judgement, nothing_text, value_text
+from wirespeed.result import SIDES, Comparison, change_text, judgement, nothing_text, traffic_text, value_text
 from wirespeed.summary import label
 
 TITLES: Final[Mapping[str, str]] = {
@@ -61,8 +61,10 @@ def _sure(pair: Comparison, compared: str) -> str:
             percent = metric.get("change_pct")
             kept = small if percent is not None and abs(percent) < LEAST_PCT else sure[word]
             kept.append(f"{title(name).lower()} {change_text(metric)} ({values})")
-    if not pair.identical_traffic:
+    if pair.differing:
         begin = "The runs saw different traffic; b is"
+    elif not pair.identical_traffic:
+        begin = "The runs saw other packets of the same traffic; b is"
     elif not any(sure.values()) and small:
         return f"No difference of {LEAST_PCT:g} % or more in {compared}; sure but small: {small[0]}."
     elif not any(sure.values()):
@@ -102,6 +104,7 @@ def page(
         metrics = [list(row) for row in rows(pair, labels)]
         body += (
             f"<section><h2>{escape(name)}</h2><p>{escape(sentence(pair))}</p>"
+            + (f"<p class=note>{escape(told)}</p>" if (told := traffic_text(pair)) else "")
             + (f"<ul>{met}</ul>" if met else "")
             + (table(["metric", "a", "b", "change", "b is"], metrics) if metrics else "")
             + f"<p class=note>a: {escape(names[0])}, {escape(pair.name('a'))}.<br>"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
@@ -16,6 +16,7 @@ from wirespeed import assumed, below, files, stored
 from wirespeed import quantities as q
 from wirespeed.errors import InputError
 from wirespeed.gate import Metric
+from wirespeed.same_traffic import Differing
 from wirespeed.slowest import Slowest, slowest
 from wirespeed.stored import FILES, REPORT_FILE, SUMMARY_FILE, TABLES
 from wirespeed.summary import headline
@@ -164,9 +165,11 @@ class Result:
 class Comparison:
     """Two runs side by side: `metrics` by name, each with both values, the change and its significance."""
 
-    def __init__(self, document: str) -> None:
-        """`document` is the comparison as the extension writes it, in JSON."""
+    def __init__(self, document: str, differing: Sequence[Differing] = ()) -> None:
+        """`document` is the comparison as the extension writes it, in JSON; `differing` are settings of the traffic."""
         self.document: dict[str, Any] = json.loads(document)
+        self.differing = [] if self.identical_traffic else list(differing)
+        self.document["different_traffic"] = [{"setting": d.path, "a": d.a, "b": d.b} for d in self.differing]
         self.metrics: dict[str, Metric] = {m["metric"]: m for m in self.document["metrics"]}
         for side in self.unmeasured:
             for metric in self.metrics.values():
@@ -224,7 +227,8 @@ class Comparison:
         body = "".join("<tr>" + "".join(f"<td>{escape(c)}</td>" for c in row) + "</tr>" for row in self.rows())
         if nothing := nothing_text(self):
             return f"<p>a: {escape(self.name('a'))}<br>b: {escape(self.name('b'))}</p><p><b>{escape(nothing)}</b></p>"
-        note = "" if self.identical_traffic else "<p><b>The two runs did not see the same traffic.</b></p>"
+        told = traffic_text(self)
+        note = f"<p><b>{escape(told)}</b></p>" if told else ""
         return (
             f"<p>a: {escape(self.name('a'))}<br>b: {escape(self.name('b'))}</p>{note}"
             f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
@@ -244,6 +248,21 @@ def nothing_text(pair: Comparison) -> str | None:
     who = "Neither run" if len(pair.unmeasured) == len(SIDES) else pair.unmeasured[0]
     measured = "measured a packet" if len(pair.unmeasured) == len(SIDES) else "measured no packet"
     return f"{who} {measured} after warm-up: there is nothing to compare."
+
+
+def traffic_text(pair: Comparison) -> str | None:
+    """That both did not see the same packets, and what differs; None where they did, or nothing is compared."""
+    if pair.identical_traffic or pair.unmeasured:
+        return None
+    if not pair.differing:
+        return (
+            "The runs saw other packets of the same traffic (seed, length or warm-up differ, or what a search found): "
+            "half-widths are wider for it."
+        )
+    return (
+        "The runs did not see the same traffic: differences are not due to the machine alone. What differs: "
+        f"{', '.join(each.text for each in pair.differing)}."
+    )
 
 
 def _without(side: Side) -> Metric:

@@ -18,7 +18,7 @@ from wirespeed import comparing, questions
 from wirespeed import quantities as q
 from wirespeed.gate import Judgement
 from wirespeed.printed import table as _table
-from wirespeed.result import Comparison
+from wirespeed.result import Comparison, traffic_text
 from wirespeed.slowest import Slowest
 from wirespeed.summary import (
     Family,
@@ -184,10 +184,8 @@ def comparison(
     parts: list[RenderableType] = [Text(comparing.sentence(pair), "bold")]
     for side, name in zip("ab", names or (pair.name("a"), pair.name("b")), strict=True):
         parts.append(Text.assemble(f"{side}  {name}", (f"  {pair.name(side)}" if names else "", "dim")))
-    if not pair.identical_traffic and not pair.unmeasured:
-        parts.append(
-            Text("! The runs did not see the same traffic: differences are not due to the machine alone.", "yellow")
-        )
+    if told := traffic_text(pair):
+        parts.append(Text(f"! {told}", "yellow"))
     table = _table("metric", ">a", ">b", ">change", "")
     styles = {"better": "green", "worse": "red", "noise": "dim", "same": "dim"}
     for *row, word in comparing.rows(pair, labels):

@@ -375,6 +375,15 @@ def test_the_gate_compares_a_scenario_with_what_a_commit_has(gate: Any) -> None:
     assert not list((kept / "repository").glob(".baseline-*"))
 
 
+def test_the_gate_judges_different_traffic_where_it_is_meant(gate: Any) -> None:
+    for given, code, judges in (("", 0, False), ("refuse", 0, False), ("judge", 0, True), ("yes", 2, False)):
+        found, told, kept = gate(SCENARIO="my.toml", BASELINE="forwarding", DIFFERENT_TRAFFIC=given)
+        assert found == code, told
+        if code == 0:
+            assert ("--different-traffic" in (kept / "asked").read_text().splitlines()) == judges
+    assert action()["inputs"]["different-traffic"]["default"] == "refuse"
+
+
 def test_the_gate_ends_as_the_comparison_does(gate: Any) -> None:
     for code in ("1", "2"):
         assert gate(SCENARIO="my.toml", BASELINE="forwarding", CODE=code)[0] == int(code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 import sys
@@ -13,8 +14,9 @@ from rich.console import Console
 
 import stock
 import wirespeed
-from wirespeed import comparing, gate, summary, terminal
+from wirespeed import comparing, gate, same_traffic, summary, terminal
 from wirespeed.result import Comparison
+from wirespeed.same_traffic import Differing
 from wirespeed.sweep import metrics
 from wirespeed.sweep import text as sweep_text
 
@@ -28,9 +30,9 @@ def metric(name, a, b, change, wide, better=None, unit="ns"):
     }  # fmt: skip
 
 
-def pair(*metrics, identical=True, without=""):
+def pair(*metrics, identical=True, without="", differing=()):
     about = {side: {"name": "x", "run_id": side, "packets": 0 if side in without else 1000} for side in "ab"}
-    return Comparison(json.dumps({**about, "identical_traffic": identical, "metrics": metrics}))
+    return Comparison(json.dumps({**about, "identical_traffic": identical, "metrics": metrics}), differing)
 
 
 LOSSLESS = metric("loss", 0.0, 0.0, None, None, unit="1")
@@ -52,7 +54,11 @@ def test_a_sentence_says_what_is_surely_better_and_worse():
     assert comparing.sentence(small).startswith(
         "No difference of 1 % or more in carried rate, loss or sojourn; sure but"
     )
-    assert comparing.sentence(pair(LOSSLESS, identical=False)).startswith("The runs saw different traffic")
+    load = [Differing("traffic.load", "0.5", "0.3")]
+    assert comparing.sentence(pair(LOSSLESS, identical=False, differing=load)).startswith(
+        "The runs saw different traffic; b is"
+    )
+    assert comparing.sentence(pair(LOSSLESS, identical=False)).startswith("The runs saw other packets of the same")
 
 
 def of_a_run_without_packets(side):
@@ -181,6 +187,83 @@ def test_the_command_takes_a_capture_and_a_table_names_operands_as_given_and_wri
     document = json.loads((tmp_path / "compared" / "comparison.json").read_text())
     assert document["comparisons"][0]["sentence"].startswith(first)
     assert operand in (tmp_path / "compared" / "comparison.html").read_text()
+
+
+def gated(*words, cwd=None):
+    command = [sys.executable, "-m", "wirespeed", "compare", *words, "-q"]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+
+
+def test_a_gate_refuses_runs_of_different_traffic_before_they_run_unless_it_is_meant(tmp_path):
+    small = [part for each in SMALL for part in ("--set", each)]
+    # Of so many packets that it would run for hours.
+    endless = ["--set", "run.packets=1000M", "--set", "run.curve=[]"]
+    other = "forwarding,traffic.load=0.3,traffic.profile=imix"
+    condition = ["--fail-if", "p99 > +500%"]
+    refused = gated("forwarding", other, "forwarding,machine.cores=2", *endless, *condition)
+    told = refused.stderr.replace("\n", " ")
+    assert refused.returncode == 2, told
+    assert "traffic.load (0.5 in a, 0.3 in b)" in told
+    assert "traffic.profile (isp in a, imix in b)" in told
+    assert "machine.cores" not in told
+    assert "--different-traffic" in told
+    meant = gated("forwarding", other, *small, *condition, "--different-traffic", "--format", "json")
+    assert meant.returncode in (0, 4), meant.stderr
+    (found,) = json.loads(meant.stdout)["comparisons"]
+    assert {"setting": "traffic.load", "a": "0.5", "b": "0.3"} in found["different_traffic"]
+    assert not found["identical_traffic"]
+    # Without a condition nothing is refused, and both pages say what differs.
+    shown = gated("forwarding", other, *small, "--out", str(tmp_path / "both"))
+    assert shown.returncode == 0
+    for text in (shown.stdout, (tmp_path / "both" / "comparison.html").read_text()):
+        assert "traffic.load (0.5 in a, 0.3 in b)" in " ".join(text.split())
+
+
+def test_a_gate_takes_other_packets_of_the_same_traffic():
+    small = [part for each in SMALL for part in ("--set", each)]
+    ran = gated("forwarding", "forwarding,run.seed=3", *small, "--fail-if", "p99 > +500%")
+    assert ran.returncode in (0, 4), ran.stderr
+    assert "other packets of the same traffic" in ran.stdout.replace("\n", " ")
+
+
+def test_results_are_told_apart_by_what_their_captures_hold(tmp_path):
+    stock.inputs(tmp_path)
+    (tmp_path / "short.pcap").write_bytes(gzip.decompress((tmp_path / "trace.pcap.gz").read_bytes())[: 24 + 60 * 76])
+    small = {"run.packets": 1000, "run.warmup": 500, "run.curve": [], "function.forward.prefixes": 1000}
+    for name in ("trace.pcap.gz", "mine.pcap.gz", "short.pcap"):
+        wirespeed.run("forwarding", capture=tmp_path / name, set=small).write(tmp_path / f"of-{name}")
+    condition = ["--fail-if", "loss > 0.5"]
+    same = gated("of-trace.pcap.gz", "of-mine.pcap.gz", *condition, cwd=tmp_path)
+    assert same.returncode != 2, same.stderr
+    other = gated("of-trace.pcap.gz", "of-short.pcap", *condition, cwd=tmp_path)
+    assert other.returncode == 2
+    assert "traffic.capture" in other.stderr
+    # Scenarios whose captures lie here are told apart before they run.
+    trace, mine, short = (
+        f"forwarding,traffic.capture={tmp_path / n}" for n in ("trace.pcap.gz", "mine.pcap.gz", "short.pcap")
+    )
+    few = [part for path, value in small.items() for part in ("--set", f"{path}={value}")]
+    assert gated(trace, mine, *few, *condition).returncode != 2
+    assert "traffic.capture" in gated(trace, short, "--set", "run.packets=1000M", *condition).stderr
+
+
+def test_a_summary_without_its_scenario_is_told_apart_by_what_it_tells():
+    told = [
+        {"traffic": {"source": source, "mean_frame_bytes": size}, "offered_mpps": rate, "line_rate_gbps": 100.0}
+        for source, size, rate in (
+            ("profile isp", 640.0, 9.0),
+            ("profile isp", 641.0, 9.05),
+            ("profile imix", 350.0, 9.0),
+        )
+    ]
+    seen = [same_traffic.of_run(each, "") for each in told]
+    assert same_traffic.differing(seen[0], seen[1], (told[0], told[1])) == []
+    found = same_traffic.differing(seen[0], seen[2], (told[0], told[2]))
+    assert [each.path for each in found] == ["source", "mean frame, bytes"]
+    # A load that a search found is an answer.
+    searched = [{**told[0], "search": {"mpps": rate}, "offered_mpps": rate} for rate in (5.0, 9.0)]
+    seen = [same_traffic.of_run(each, "") for each in searched]
+    assert same_traffic.differing(*seen, tuple(searched)) == []
 
 
 def test_python_compares_as_many_as_the_command_does():

@@ -16,6 +16,7 @@ import vl_convert
 import summaries
 import wirespeed
 from wirespeed.result import Comparison
+from wirespeed.same_traffic import Differing
 from wirespeed.stored import TABLES
 from wirespeed.tables import Column, Rows, Table
 
@@ -100,7 +101,8 @@ def test_a_comparison_names_changes_and_unequal_traffic() -> None:
         {"metric": "copy", "unit": "ns", "a": 0.0, "b": 0.0, "change_pct": 0.0, "half_width_pct": 0.0,
          "significant": False, "better": None},
     ]  # fmt: skip
-    pair = Comparison(json.dumps({"a": {"name": "<b>"}, "b": {}, "identical_traffic": False, "metrics": metrics}))
+    load = [Differing("traffic.load", "0.5", "0.3")]
+    pair = Comparison(json.dumps({"a": {"name": "<b>"}, "b": {}, "identical_traffic": False, "metrics": metrics}), load)
     assert pair.rows() == [
         ("p99", "1.00 µs", "1.10 µs", "+10 ± 2.0 %", "worse"),
         ("loss", "0", "1.00 %", "from zero", "worse"),
@@ -108,7 +110,7 @@ def test_a_comparison_names_changes_and_unequal_traffic() -> None:
     ]
     assert "p99 +10 ± 2.0 %" in repr(pair)
     assert "did not see the same traffic" in pair._repr_html_()
-    assert "<b>" not in pair._repr_html_().replace("<b>The two", "")
+    assert "<td><b>" not in pair._repr_html_().replace("<b>The runs", "")
 
 
 @pytest.mark.parametrize("library", ["polars", "pandas"])

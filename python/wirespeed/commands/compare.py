@@ -19,6 +19,7 @@ from wirespeed.commands.output import emit_json, say, show, stoppable
 from wirespeed.errors import InputError
 from wirespeed.progress import Bar
 from wirespeed.result import Comparison
+from wirespeed.same_traffic import Differing, differing
 
 _EPILOG: Final = (
     "Examples:\n\n"
@@ -28,7 +29,8 @@ _EPILOG: Final = (
     "  wirespeed compare before/ after/ --fail-if 'p99 > +5%' --fail-if 'loss > 0.001'\n\n"
     "A condition is METRIC OP VALUE: a change (+5%, -2%), or a value (20 us, 0.001, 5 Mpps). Metrics are p50, p99, "
     "p999, mean, loss, carried_mpps and the attribution reasons. It fails only where it holds for the whole 95 % "
-    "half-width, or where b has no value and a has one; it passes only where it holds for no part of that.\n\n"
+    "half-width, or where b has no value and a has one; it passes only where it holds for no part of that. Runs of "
+    "different traffic are judged only with --different-traffic.\n\n"
     "Exit code: 0 fine, 1 a condition fails or has no value to judge, 2 bad input, 4 none fails but a half-width is "
     "too wide to tell (more packets decide), 130 stopped by Ctrl-C."
 )
@@ -58,6 +60,14 @@ class Options(Traffic):
             show_default=False,
         ),
     ] = None
+    different_traffic: Annotated[
+        bool,
+        typer.Option(
+            "--different-traffic",
+            help="Judge --fail-if even where load, capture, packets or line rate differ between the runs.",
+            show_default=False,
+        ),
+    ] = False
     threads: ThreadsOpt = None
     out: Annotated[
         Path | None,
@@ -83,6 +93,11 @@ def answer(given: Options) -> int:
     """Compare runs on identical traffic, with the significance of each difference; gate a build on it."""
     conditions = [gate.parse(text) for text in given.fail_if or []]
     _judge(given)
+
+    def judge_traffic(found: Sequence[Sequence[Differing]]) -> None:
+        if conditions and not given.different_traffic:
+            _refuse_other_traffic(given.operands, found)
+
     with stoppable(), Bar(quiet=given.quiet) as bar:
         results = api.operands(
             given.operands,
@@ -92,8 +107,11 @@ def answer(given: Options) -> int:
             bar,
             given.capture,
             given.table,
+            # Before anything runs; what only a run tells, as the content of some files, is judged after it.
+            lambda seen: judge_traffic([differing(seen[0], other) for other in seen[1:]]),
         )
     pairs = [api.compare(results[0], other) for other in results[1:]]
+    judge_traffic([pair.differing for pair in pairs])
     judged = [[gate.judge(condition, pair.metrics) for condition in conditions] for pair in pairs]
     outcomes = {judgement.outcome for judgements in judged for judgement in judgements}
     failed = not outcomes.isdisjoint(gate.NO_PASS)
@@ -134,6 +152,21 @@ def _judge(given: Options) -> None:
     }
     for option in (name for name, is_given in for_running.items() if is_given):
         raise InputError(f"{option} is for running scenarios, but all operands are results that were written before")
+
+
+def _refuse_other_traffic(operands: Sequence[str], found: Sequence[Sequence[Differing]]) -> None:
+    """Raises InputError where conditions would judge the traffic with the machine."""
+    faults = [
+        f"--fail-if: b = {name}: sees other traffic than a = {operands[0]}: {', '.join(each.text for each in settings)}"
+        for name, settings in zip(operands[1:], found, strict=True)
+        if settings
+    ]
+    if faults:
+        raise InputError(
+            "\n".join(faults)
+            + "\na condition would judge the traffic with the machine: give all the same (--capture, --table, "
+            "--set traffic.load=…), or say --different-traffic where it is meant"
+        )
 
 
 def _write(folder: Path, document: dict[str, Any], page: str, given: Options) -> None:
