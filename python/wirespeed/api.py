@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal, overload
 
-from wirespeed import _wirespeed, again, assumed, same_traffic, scenarios
+from wirespeed import _wirespeed, again, assumed, misspelt, same_traffic, scenarios
 from wirespeed import predict as predictions
 from wirespeed.errors import InputError
 from wirespeed.progress import Bar, Callback
@@ -97,8 +97,8 @@ def compare(
 def _compared(first: Result, a_run: _wirespeed.Run | str, other: Result) -> Comparison:
     with other.operand() as b_run:
         document = _wirespeed.compare(a_run, b_run)
-    seen = [same_traffic.of_run(each.summary, each.scenario) for each in (first, other)]
-    return Comparison(document, same_traffic.differing(*seen, (first.summary, other.summary)))
+    a, b = (same_traffic.of_run(each.summary, each.scenario) for each in (first, other))
+    return Comparison(document, same_traffic.differing(a, b, (first.summary, other.summary)))
 
 
 def operands(
@@ -238,7 +238,7 @@ def _judged(
     if seed is not None and not 0 <= seed < 1 << 63:
         raise InputError(f"seed = {seed}: must be 0 or more, and below 2^63")
     files = {"capture": _path(capture), "table": _path(table)}
-    return _wirespeed.Scenario(found.text, found.origin, settings, **files, seed=seed, search=search)
+    return misspelt.scenario(found.text, found.origin, settings, **files, seed=seed, search=search)
 
 
 def finished_as_result(finished: _wirespeed.Run) -> Result:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from rich.table import Table
 
-from wirespeed import _wirespeed, scenarios
+from wirespeed import _wirespeed, misspelt, scenarios
 from wirespeed import quantities as q
 from wirespeed.errors import InputError
 
@@ -30,7 +30,7 @@ def scenario_of(what: str) -> _wirespeed.Scenario | None:
     if name not in scenarios.scenario_names() and not name.endswith(".toml"):
         return None
     found = scenarios.find(what)
-    return _wirespeed.Scenario(found.text, found.origin, list(found.overrides))
+    return misspelt.scenario(found.text, found.origin, list(found.overrides))
 
 
 def traffic_of(what: str) -> str | dict[str, Any]:

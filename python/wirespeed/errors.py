@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 from wirespeed._wirespeed import InputError
 
-__all__ = ["InputError", "TargetError", "nearest"]
+__all__ = ["InputError", "TargetError", "nearest", "nearest_of"]
 
 
 class TargetError(Exception):
@@ -25,5 +25,15 @@ def nearest(name: str, names: Iterable[str], least: float = 0.5) -> str:
     >>> nearest("forwad", ["forward", "nat"])
     ' (did you mean `forward`?)'
     """
-    close = get_close_matches(name, list(names), n=1, cutoff=least)
+    close = nearest_of(name, names, least)
     return f" (did you mean `{close[0]}`?)" if close else ""
+
+
+def nearest_of(name: str, names: Iterable[str], least: float = 0.5, most: int = 2) -> tuple[str, ...]:
+    """The right names that are as like an unknown one as `least`, the nearest first, `most` of them.
+
+    >>> nearest_of("xeon-gold-6141", ["xeon-gold-6140", "zen-2", "xeon-gold-6146"])
+    ('xeon-gold-6146', 'xeon-gold-6140')
+    """
+    by_case = {each.lower(): each for each in names}
+    return tuple(by_case[each] for each in get_close_matches(name.lower(), by_case, n=most, cutoff=least))

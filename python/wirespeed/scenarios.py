@@ -63,7 +63,7 @@ def find(scenario: str | os.PathLike[str] | Mapping[str, object]) -> Scenario:
         raise InputError(f"{name}: no such file{nearest(Path(name).stem, shipped)}")
     raise InputError(
         f"scenario `{name}`: no such file, and no shipped scenario of that name{nearest(name, shipped)}; "
-        f"shipped are: {', '.join(shipped)}"
+        f"shipped are: {', '.join(shipped)}; `wirespeed presets --kind scenario` says what each is"
     )
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wirespeed
-from wirespeed import InputError, _wirespeed, api, scenarios
+from wirespeed import InputError, _wirespeed, api, misspelt, scenarios
 
 # TOML knows no surrogates, and integers of 64 bits.
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -157,3 +157,66 @@ def test_dicts_are_taken_wherever_a_scenario_is() -> None:
     assert api.predict(few, set=more)["carried_mpps"] == api.predict(few, set=flat)["carried_mpps"]
     found = wirespeed.sensitivity(few, set=more, packets=1000)
     assert found == wirespeed.sensitivity(few, set=flat, packets=1000)
+
+
+def test_every_misspelt_preset_is_told_at_once_with_its_line_what_is_near_and_what_lists_all(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text(
+        '[machine]\npreset = "xeon-gold-6141"\ncores = 0\n\n[nic]\nmodel = "100gg"\n\n[traffic]\nprofile = "imx"\n'
+    )
+    with pytest.raises(InputError) as raised:
+        api.resolve(mine, set=["function.program=l3fw", "machine.gpu.preset=h1000"])
+    told = str(raised.value).splitlines()
+    wanted = {
+        f'{mine}:2: machine.preset = "xeon-gold-6141"': ("xeon-gold-6140", "machine"),
+        f'{mine}:6: nic.model = "100gg"': ("100g", "nic"),
+        f'{mine}:9: traffic.profile = "imx"': ("imix", "traffic"),
+        '--set function.program = "l3fw"': ("l3fwd", "program"),
+        '--set machine.gpu.preset = "h1000"': ("h100", "gpu"),
+    }
+    for head, (near, kind) in wanted.items():
+        (line,) = [each for each in told if each.startswith(f"{head}: no such preset: did you mean {near}")]
+        assert f"`wirespeed presets --kind {kind}`" in line
+        assert all(name in line for of, name, _ in _wirespeed.presets() if of == kind)
+    # What hides behind a missing preset is told as well, and by what names.
+    (line,) = [each for each in told if "machine.cores" in each]
+    assert line.startswith(f"{mine}:3: machine.cores: 0: allowed are 1 to 64")
+    assert 'machine.preset="xeon-gold-6140"' in line
+    assert len(told) == len(set(told))
+
+
+def test_a_profile_that_is_not_shipped_is_told_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"--set traffic\.profile = \"ispp\": no such preset: did you mean isp\?"):
+        api.resolve("forwarding", set=["traffic.profile=ispp"])
+    (tmp_path / "own.toml").write_text(_wirespeed.preset("traffic", "imix"))
+    assert "own.toml" in api.resolve("forwarding", set={"traffic.profile": str(tmp_path / "own.toml")})
+
+
+@pytest.mark.parametrize(
+    ("path", "line"),
+    [
+        ("machine.cores", 2),
+        ("machine.llc.ways", 4),
+        ("machine.llc.slices", 3),
+        ("machine.l1.size", 5),
+        ("machine.clos[1].cbm", 9),
+        ("nic.rate", 7),
+        ("run.seed", None),
+    ],
+)
+def test_a_setting_is_found_at_its_line_or_at_the_table_around_it(path: str, line: int | None) -> None:
+    text = (
+        "[machine]\ncores = 4 # [run]\n[machine.llc]\nways = 11\n[machine.l1]\n"
+        '[nic]\nrate = "1 Gbps" # machine.cores = 3\n[[machine.clos]] # two\ncbm = "0x3"\n'
+    )
+    assert misspelt.line_of(text, path) == line
+
+
+def test_faults_of_a_file_have_their_lines_and_those_of_an_override_have_none(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text("[machine]\n\nfoo = 3\ncores = 0\n")
+    with pytest.raises(InputError) as raised:
+        api.resolve(mine, set=["run.packets=3"])
+    told = str(raised.value)
+    assert f"{mine}:3: machine.foo: unknown field" in told
+    assert f"{mine}:4: machine.cores: 0" in told

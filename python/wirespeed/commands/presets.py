@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from wirespeed import _wirespeed, terminal
 from wirespeed.commands.fields import spread
 from wirespeed.commands.output import emit, show
-from wirespeed.errors import InputError, nearest
+from wirespeed.errors import InputError, nearest, nearest_of
+
+# Names that a message proposes.
+_SHOWN: Final = 4
 
 app = typer.Typer()
 
@@ -39,6 +42,15 @@ def answer(given: Options) -> int:
     return 0
 
 
+def _near(name: str, names: list[str]) -> str:
+    """The nearest right names, or those that begin or end so; and what lists all."""
+    near = list(nearest_of(name, names, 0.6)) or [each for each in dict.fromkeys(names) if name.lower() in each.lower()]
+    shown = ", ".join(f"`{each}`" for each in near[:_SHOWN]) + (", …" if len(near) > _SHOWN else "")
+    return (
+        f"{f' (did you mean {shown}?)' if near else ''}; `wirespeed presets` lists all, with --kind those of one kind"
+    )
+
+
 def _kind(name: str, rows: list[tuple[str, str, str]]) -> str:
     """The kind of the one preset of this name; of a machine and the processor that it is called after the machine.
 
@@ -46,8 +58,7 @@ def _kind(name: str, rows: list[tuple[str, str, str]]) -> str:
     """
     found = [row[0] for row in rows if row[1] == name]
     if not found:
-        near = nearest(name, [row[1] for row in rows], 0.6)
-        raise InputError(f"there is no preset `{name}`{near or '; `wirespeed presets` lists all'}")
+        raise InputError(f"there is no preset `{name}`{_near(name, [row[1] for row in rows])}")
     if found == ["machine", "processor"]:
         return "machine"
     if len(found) > 1:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 from rich.text import Text
 
-from wirespeed import _wirespeed, scenarios, slices
+from wirespeed import _wirespeed, misspelt, scenarios, slices
 from wirespeed.commands import options
 from wirespeed.commands.fields import spread
 from wirespeed.commands.options import CaptureOpt, QuietOpt, TableOpt, TablesOrJsonOpt
@@ -121,7 +121,7 @@ def _lookups(given: Options, line_bytes: int) -> _wirespeed.RecordedLookups | No
     found = scenarios.find(given.scenario or "forwarding")
     overrides = [*found.overrides, *([f"function.kind={given.function}"] if given.function else [])]
     capture, table = (None if path is None else os.fspath(path) for path in (given.capture, given.table))
-    resolved = _wirespeed.Scenario(found.text, found.origin, overrides, capture=capture, table=table)
+    resolved = misspelt.scenario(found.text, found.origin, overrides, capture=capture, table=table)
     return slices.record(resolved, given.packets or slices.RECORDED_PACKETS, line_bytes)
 
 

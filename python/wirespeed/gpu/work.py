@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from wirespeed import _wirespeed, scenarios
+from wirespeed import misspelt, scenarios
 from wirespeed.errors import InputError, nearest
 
 APPLICATIONS: Final[Mapping[str, str]] = {
@@ -124,7 +124,7 @@ def _of_scenario(name: str, capture: str | None, table: str | None, profile: str
     found = scenarios.find(name)
     overrides = [*found.overrides, *([f'traffic.profile="{profile}"'] if profile else [])]
     resolved = tomllib.loads(
-        _wirespeed.Scenario(found.text, found.origin, overrides, capture=capture, table=table).resolved
+        misspelt.scenario(found.text, found.origin, overrides, capture=capture, table=table).resolved
     )
     function, traffic = resolved.get("function", {}), resolved.get("traffic", {})
     kind = function.get("kind", "forward")
