@@ -308,7 +308,7 @@ def delay_by_load() -> alt.Chart:
     chart = alt.Chart(alt.Data(values=rows), width=520, height=220).mark_line(point=True)
     return chart.encode(
         x=alt.X("load:Q", title="offered load, share of line rate"),
-        y=alt.Y("us:Q", title="sojourn, µs", scale=alt.Scale(type="log")),
+        y=alt.Y("us:Q", title="sojourn, µs (log scale)", scale=alt.Scale(type="log")),
         color=alt.Color("what:N", title=None),
     )
 

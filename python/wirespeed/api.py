@@ -89,16 +89,8 @@ def compare(
     these, and KeyboardInterrupt where Ctrl-C ended a run: nothing is compared then.
     """
     first, *rest = operands([a, b, *others], set, seed, threads)
-    with first.operand() as a_run:
-        found = [_compared(first, a_run, each) for each in rest]
+    found = [Comparison.of(first, each) for each in rest]
     return found if others else found[0]
-
-
-def _compared(first: Result, a_run: _wirespeed.Run | str, other: Result) -> Comparison:
-    with other.operand() as b_run:
-        document = _wirespeed.compare(a_run, b_run)
-    a, b = (same_traffic.of_run(each.summary, each.scenario) for each in (first, other))
-    return Comparison(document, same_traffic.differing(a, b, (first.summary, other.summary)))
 
 
 def operands(

@@ -12,7 +12,7 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from wirespeed import assumed, below, files, stored
+from wirespeed import _wirespeed, assumed, below, files, same_traffic, stored
 from wirespeed import quantities as q
 from wirespeed.errors import InputError
 from wirespeed.gate import Metric
@@ -179,6 +179,14 @@ class Comparison:
             for metric in self.metrics.values():
                 if q.is_number(metric.get("half_width_pct")):
                     metric["half_width_pct"] = 0.0
+
+    @classmethod
+    def of(cls, a: Result, b: Result) -> Comparison:
+        """Two runs, and what of their traffic differs."""
+        with a.operand() as one, b.operand() as other:
+            document = _wirespeed.compare(one, other)
+        of_a, of_b = (same_traffic.of_run(each.summary, each.scenario) for each in (a, b))
+        return cls(document, same_traffic.differing(of_a, of_b, (a.summary, b.summary)))
 
     @property
     def _is_one_run(self) -> bool:

@@ -47,6 +47,9 @@ def faults(spec: Mapping[str, Any]) -> list[str]:
             numbers = [each for each in of if each.get("type") == "quantitative"]
             titles = {title for each in numbers if (title := _title(each)) is not None}
             is_hidden = all(_is_hidden(each) for each in numbers)
+            is_log = any((each.get("scale") or {}).get("type") == "log" for each in numbers)
+            if is_log and not is_hidden and not any("log scale" in title for title in titles):
+                found.append(f"the axis {channel} is logarithmic and does not say so: {sorted(titles) or 'no title'}")
             if numbers and not is_hidden and not any(_says(title) for title in titles):
                 found.append(f"the axis {channel} names no unit: {sorted(titles) or 'no title'}")
         has_bars = any({"x2", "y2"} & set(encoding) for _, encoding in layers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from wirespeed import InputError, predict
+from wirespeed import quantities as q
 from wirespeed.calibrate import busy
 from wirespeed.tune import knobs
 from wirespeed.tune import page as tuning_page
@@ -124,3 +126,13 @@ def test_a_prediction_names_what_the_function_rejects():
         "a packet stays 1.00 µs."
     )
     assert predict.sentence(found | {"carried_mpps": 2.0, "rejected_mpps": 0.0}).startswith("Carries all of 2.00 Mpps")
+
+
+def test_a_prediction_where_queues_are_long_says_that_it_is_about_right_in_words_and_json():
+    small = ("--set", "run.packets=10000", "--set", "function.forward.prefixes=1000", "--format", "json")
+    one_core = run("predict", "forwarding-one-core", *small, "--load", "0.03", "--load", "0.1")
+    low, high = json.loads(one_core.stdout)["loads"]
+    assert (low["long_queues"], high["long_queues"]) == (False, True)
+    assert low["utilisation"] < predict.LONG_QUEUES < high["utilisation"]
+    assert "about" not in predict.sentence(low)
+    assert f"a packet stays about {q.duration(high['sojourn_ns'])}, queues are long here" in predict.sentence(high)

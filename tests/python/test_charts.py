@@ -45,6 +45,15 @@ def test_a_fault_is_found(spec: dict[str, Any], fault: str) -> None:
     assert any(each.startswith(fault) for each in charted.faults(spec)), charted.faults(spec)
 
 
+def test_a_logarithmic_axis_that_does_not_say_so_is_a_fault() -> None:
+    def drawn(title: str) -> list[str]:
+        y = alt.Y("y:Q", title=title, scale=alt.Scale(type="log"))
+        return charted.faults(alt.Chart(charts.data([{"x": 1, "y": 2}])).mark_line().encode(y=y).to_dict())
+
+    assert drawn("sojourn, µs") == ["the axis y is logarithmic and does not say so: ['sojourn, µs']"]
+    assert drawn("sojourn, µs (log scale)") == []
+
+
 def test_a_setting_is_its_own_unit_and_an_axis_below_another_has_none() -> None:
     assert charted.faults(lines(x="machine.llc.core_ways", y="carried, Mpps")) == []
     upper = alt.Chart(charts.data(ROWS)).mark_line().encode(

@@ -302,6 +302,30 @@ def test_what_closed_forms_leave_out_stands_on_the_page_and_they_say_about(clien
     assert "could carry about" in side["says"]
 
 
+def test_two_machines_under_different_loads_are_told_to_see_different_traffic() -> None:
+    few = {"run.packets": 1000, "run.warmup": 500, "run.curve": [], "function.forward.prefixes": 100}
+    results = {
+        side: api.run("forwarding", set={**few, "traffic.load": load}) for side, load in (("a", 0.1), ("b", 0.2))
+    }
+    pair = talk.Refined(results, 1.0).pair
+    assert pair is not None
+    assert [each.path for each in pair.differing] == ["traffic.load"]
+    assert talk.difference(pair)[0].startswith("The runs saw different traffic")
+
+
+def test_where_queues_are_long_a_closed_form_is_about_right_beside_the_number_and_in_json() -> None:
+    found = {"offered_mpps": 1.0, "rejected_mpps": 0.0, "carried_mpps": 1.0, "capacity_mpps": 2.0, "sojourn_ns": 900.0}
+    found |= {"bound": "offered load", "service_ns": 50.0, "cpi": 1.0}
+    for busy, is_long in ((0.89, False), (0.91, True)):
+        told = answers._formed({"a": forms.Answer({**found, "utilisation": busy}, [])})["sides"]["a"]
+        assert told["longQueues"] is is_long
+        for text in (told["verdict"], told["says"]):
+            assert ("queues are long here" in text) is is_long
+            assert ("about 900" in text.replace("\u00a0", " ")) is is_long
+    beyond = forms.Answer({**found, "utilisation": 1.0, "sojourn_ns": None}, [])
+    assert not answers._formed({"a": beyond})["sides"]["a"]["longQueues"]
+
+
 def test_an_answer_that_leaves_nothing_out_is_exact_and_says_so() -> None:
     found = {"offered_mpps": 1.0, "rejected_mpps": 0.0, "carried_mpps": 1.0, "capacity_mpps": 2.0, "sojourn_ns": 900.0}
     answer = forms.Answer(found, [])
@@ -567,7 +591,9 @@ def test_a_browser_shows_the_answer_and_complains_of_nothing(client: Client, tmp
         assert said == []
         return ran.stdout
 
-    shown = opened("#scenario=forwarding&a.cores=1&b.cores=2&two=1")
+    # Whoever writes a setting of b by hand means two machines.
+    shown = opened("#scenario=forwarding&a.cores=1&b.cores=2")
+    assert re.search(r'id="b-command">wirespeed run forwarding [^<]*machine\.cores=2', shown)
     assert re.search(r'<strong id="a-says">[^<]+', shown)
     assert re.search(r'id="a-command">wirespeed run forwarding [^<]*machine\.cores=1', shown)
     assert re.search(r'data-name="cores"[^>]*>\s*<label for="b-cores">', shown)

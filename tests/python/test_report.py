@@ -223,11 +223,11 @@ def test_a_link_that_takes_nearly_all_is_drawn_short_and_all_else_to_one_scale()
     assert every.drawn[1] / every.drawn[2] == pytest.approx(0.5)
     assert every.width * every.drawn[0] == pytest.approx(small.width * small.drawn[0])
     words = page(summary, SCENARIO)
-    assert "hatched, 1.70 µs) is drawn short" in words
-    assert words.count('class="folded"') == 2
+    assert "hatched, torn, 1.70 µs) is drawn short" in words
+    assert words.count('class="folded torn"') == 2
     # Where it is no more than half, nothing is.
     summary["attribution_ns"]["pcie"] = 100.0
-    assert 'class="folded"' not in page(summary, SCENARIO)
+    assert 'class="folded' not in page(summary, SCENARIO)
     assert [part.share for part in stacked(summary)[0].parts] == stacked(summary)[0].drawn
 
 
@@ -270,7 +270,7 @@ def test_the_path_has_five_stops_and_tells_apart_what_an_idle_link_takes() -> No
     assert pcie.drawn == core.drawn == 1.0
     assert (pcie.slow_ns, core.slow_ns) == (3500.0, 80.0)
     words = Page(page(summary, SCENARIO, slow=slow)).words
-    assert "1.63 µs idle, 70.0 ns of waits" in words
+    assert "1.63 µs idle, drawn short, 70.0 ns of waits" in words
     assert "most: executing instructions, 60.0 ns" in words
     assert "The path of a packet" not in Page(page(summaries.sound(attribution_ns={}), SCENARIO)).words
 

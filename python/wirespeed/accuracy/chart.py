@@ -74,8 +74,9 @@ def _panel(kind: str, rows: Sequence[Judged], sources: Sequence[str]) -> alt.Lay
     ]
     low, high = _ends(drawn, is_log)
     scale = alt.Scale(type="log" if is_log else "linear", domain=[low, high], nice=False)
-    x = alt.X("measured:Q", scale=scale, axis=_axis(f"{_title(kind, rows)}, measured"))
-    y = alt.Y("predicted:Q", scale=scale, axis=_axis(f"{_title(kind, rows)}, predicted"))
+    by = " (log scale)" if is_log else ""
+    x = alt.X("measured:Q", scale=scale, axis=_axis(f"{_title(kind, rows)}, measured{by}"))
+    y = alt.Y("predicted:Q", scale=scale, axis=_axis(f"{_title(kind, rows)}, predicted{by}"))
     base = alt.Chart(charts.data(drawn)).encode(x=x, y=y, description="words:N")
     legend = alt.Legend(title=None, orient="top", direction="vertical", columns=2, labelLimit=270)
     shape = alt.Shape("source:N", scale=alt.Scale(domain=list(sources), range=_round(_SHAPES, sources)), legend=legend)

@@ -74,7 +74,10 @@ def line(told: Told) -> bytes:
 
 
 def _formed(found: Mapping[str, Answer | str | None]) -> Told:
-    sides = {side: {"verdict": _verdict(each), "says": _words(each)} for side, each in found.items()}
+    sides: dict[str, Told] = {
+        side: {"verdict": _verdict(each), "says": _words(each), "longQueues": _has_long_queues(each)}
+        for side, each in found.items()
+    }
     answers = [each for each in found.values() if isinstance(each, Answer)]
     words = [_words(each) for each in found.values()]
     told: Told = {"sides": sides, "told": " ".join(words)}
@@ -83,6 +86,10 @@ def _formed(found: Mapping[str, Answer | str | None]) -> Told:
         told["difference"] = f"<p>{escape(difference)}</p>"
         told["told"] = difference or told["told"]
     return told
+
+
+def _has_long_queues(found: Answer | str | None) -> bool:
+    return isinstance(found, Answer) and predict.has_long_queues(found.found)
 
 
 def _words(found: Answer | str | None) -> str:

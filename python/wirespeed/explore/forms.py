@@ -229,6 +229,7 @@ def _at(begin: _Known, moves: list[tuple[_Known, _Known]], load: float | None) -
     found["bound"] = full if is_full else _OFFERED
     if is_full:
         found["sojourn_ns"] = found["waiting_ns"] = None
+    found["long_queues"] = predict.has_long_queues(found)
     return found
 
 

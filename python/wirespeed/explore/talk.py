@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Final
 
-from wirespeed import _wirespeed, comparing, predict, scenarios
+from wirespeed import comparing, predict, scenarios
 from wirespeed import quantities as q
 from wirespeed.errors import InputError, nearest
 from wirespeed.explore import runs
@@ -318,8 +318,7 @@ class Refined:
         if len(self.results) < len(SIDES):
             return None
         a, b = (self.results[side] for side in SIDES)
-        with a.operand() as of_a, b.operand() as of_b:
-            return Comparison(_wirespeed.compare(of_a, of_b))
+        return Comparison.of(a, b)
 
 
 def difference(pair: Comparison) -> tuple[str, list[list[str]]]:
@@ -352,7 +351,8 @@ def sentence(answer: Answer) -> str:
     about = f"Carries {part} of {q.mpps(offered)} offered{could}"
     if stays is None:
         return f"{about}; queues grow without end." if answer.is_profiled else f"{about}."
-    return f"{about}; a packet stays about {q.duration(stays)}."
+    long = ", queues are long here" if predict.has_long_queues(found) else ""
+    return f"{about}; a packet stays about {q.duration(stays)}{long}."
 
 
 _COMPARED: Final = (

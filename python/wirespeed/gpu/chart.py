@@ -55,8 +55,8 @@ def _roofline(document: GpuDocument) -> Any:
         {"x": a_byte, "y": mpps * found["instructions_per_packet"] / 1e3, "what": what}
         for what, mpps in (("the GPU alone", found["gpu_mpps"]), ("carried", found["carries_mpps"]))
     ]
-    x = alt.X("x:Q", title="lane instructions a byte of DRAM", scale=alt.Scale(type="log", nice=False))
-    y = alt.Y("y:Q", title="lane instructions a second, 10^9", scale=alt.Scale(type="log", nice=False))
+    x = alt.X("x:Q", title="lane instructions a byte of DRAM (log scale)", scale=alt.Scale(type="log", nice=False))
+    y = alt.Y("y:Q", title="lane instructions a second, 10^9 (log scale)", scale=alt.Scale(type="log", nice=False))
     line = alt.Chart(alt.InlineData(values=rows)).mark_line(strokeWidth=2, color="#0072b2").encode(x=x, y=y)
     marks = (
         alt.Chart(alt.InlineData(values=points))

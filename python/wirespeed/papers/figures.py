@@ -72,15 +72,16 @@ def lines(
     theirs = [row for point in printed if (row := shown(point)) is not None]
     order = list(dict.fromkeys(str(row["by"]) for row in (*rows, *theirs)))
     fixed = alt.Undefined if colours is None else alt.Scale(domain=order, range=[colours[name] for name in order])
-    across = alt.X("x:Q", title=x_title or x, scale=alt.Scale(type="log" if log_x else "linear", zero=False))
+    x_title, y_title = _titled(x_title or x, log_x), _titled(y_title or y, log_y)
+    across = alt.X("x:Q", title=x_title, scale=alt.Scale(type="log" if log_x else "linear", zero=False))
     legend = alt.Legend(title=None, orient="top", direction="horizontal")
     line = alt.Color("by:N", sort=order, legend=legend, scale=fixed)
     base = alt.Chart(alt.InlineData(values=rows)).encode(x=across, color=line)
     scale = alt.Scale(type="log" if log_y else "linear", zero=not log_y)
-    height = alt.Y("y:Q", title=y_title or y, scale=scale)
+    height = alt.Y("y:Q", title=y_title, scale=scale)
     layers = [base.mark_line(strokeWidth=2).encode(y=height), base.mark_point(filled=True, size=40).encode(y=height)]
     if half_width is not None:
-        layers.append(base.mark_rule().encode(y=alt.Y("low:Q", title=y_title or y, scale=scale), y2="high:Q"))
+        layers.append(base.mark_rule().encode(y=alt.Y("low:Q", title=y_title, scale=scale), y2="high:Q"))
     if theirs:
         of_paper = alt.Chart(alt.InlineData(values=theirs)).encode(x=across, color=line, y=height)
         layers.append(of_paper.mark_point(filled=False, shape="diamond", size=140, strokeWidth=2))
@@ -145,3 +146,7 @@ _STYLE: Final = (
     "td,th{border-color:#444}tr.reproduced td:last-child{color:#6fd08c}tr.partly td:last-child{color:#e0b050}"
     "tr.not td:last-child{color:#f08a80}}"
 )
+
+
+def _titled(title: str, is_log: bool) -> str:
+    return f"{title} (log scale)" if is_log else title

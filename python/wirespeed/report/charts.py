@@ -32,6 +32,7 @@ _FONT: Final = "Helvetica Neue, Helvetica, Arial, Liberation Sans, sans-serif"
 # Room for the labels of an axis, and between them and its title: they are as wide as their fonts make them.
 _LABELS: Final = 34
 _TITLE: Final = 14
+_LOG_TITLE: Final = "sojourn, µs (log scale)"
 _QUANTILES: Final = (("p50", 0.5), ("p99", 0.99), ("p999", 0.999))
 
 
@@ -411,8 +412,8 @@ def _log_axis(rows: Sequence[Mapping[str, Any]]) -> alt.Axis:
     ticks = [step * 10.0**decade for decade in range(low, high + 1) for step in steps]
     shown = [t for t in ticks if min(values) * 0.98 <= t <= max(values) * 1.02]
     if len(shown) < 3:  # less than a decade: ticks at equal distances say more
-        return alt.Axis(tickCount=6, title="sojourn, µs", titlePadding=_TITLE, format="~g", labelOverlap="greedy")
-    return alt.Axis(values=shown, title="sojourn, µs", titlePadding=_TITLE, format="~g", labelOverlap="greedy")
+        return alt.Axis(tickCount=6, title=_LOG_TITLE, titlePadding=_TITLE, format="~g", labelOverlap="greedy")
+    return alt.Axis(values=shown, title=_LOG_TITLE, titlePadding=_TITLE, format="~g", labelOverlap="greedy")
 
 
 def _legend() -> alt.Legend:

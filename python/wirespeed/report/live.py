@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from wirespeed import predict
 from wirespeed import quantities as q
 from wirespeed.report import charts, render
 from wirespeed.summary import KeyNumber, Predicted
@@ -73,13 +74,19 @@ def curves(curve: Sequence[Predicted]) -> str:
     return f'<div class="grid">{figures}</div>'
 
 
+def _sojourn(found: Mapping[str, Any]) -> KeyNumber:
+    if not predict.has_long_queues(found):
+        return KeyNumber("Mean sojourn", q.duration(found["sojourn_ns"]), "")
+    return KeyNumber("Mean sojourn", f"about {q.duration(found['sojourn_ns'])}", "queues are long here")
+
+
 def _numbers(found: Mapping[str, Any]) -> list[KeyNumber]:
     service = "" if found.get("service_ns") is None else f"{q.duration(found['service_ns'])} a packet"
     return [
         KeyNumber("Offered", q.mpps(found["offered_mpps"]), ""),
         KeyNumber("Carried", q.mpps(found["carried_mpps"]), f"limit: {found['bound']}"),
         KeyNumber("Could carry", q.mpps(found["capacity_mpps"]), ""),
-        KeyNumber("Mean sojourn", q.duration(found["sojourn_ns"]), ""),
+        _sojourn(found),
         KeyNumber("A core is busy", q.share(found["utilisation"]), service),
         KeyNumber("CPI", q.digits(found["cpi"]), ""),
     ]

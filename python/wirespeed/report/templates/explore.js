@@ -18,7 +18,9 @@ const address = () => {
 };
 const read = () => {
   const said = new URLSearchParams(location.hash.slice(1));
-  const found = { scenario: said.get("scenario") || $("scenario").dataset.given, a: {}, b: said.has("two") ? {} : null };
+  const found = { scenario: said.get("scenario") || $("scenario").dataset.given, a: {}, b: null };
+  // A setting of the second machine asks for it, whether or not the address says so by itself.
+  if (said.has("two") || [...said.keys()].some((key) => key.startsWith("b."))) found.b = {};
   for (const [key, value] of said) {
     const at = key.indexOf("."), side = key.slice(0, at);
     if (at > 0 && found[side]) found[side][key.slice(at + 1)] = value;
