@@ -247,7 +247,7 @@ def _op(text: str) -> Op:
 
 def _shown(condition: Condition, value: float) -> str:
     if condition.relative:
-        return q.change(value)
+        return q.change_pct(value)
     if condition.metric == "loss":
         return q.probability(value)
     if condition.metric == "dram_energy":

@@ -16,6 +16,7 @@ from rich.text import Text
 from wirespeed import _wirespeed, ceilings, printed
 from wirespeed import quantities as q
 from wirespeed.errors import InputError
+from wirespeed.summary import FEW_REJECTED
 
 STATED_ERROR: Final = {"carried": 1.5, "sojourn": 6.4, "CPI": 16.3}
 """The largest errors in percent beside simulation, measured on the scenarios that the guide lists ("Predictions")."""
@@ -110,15 +111,11 @@ def stated(found: dict[str, Any]) -> str:
     return f"Errors beside simulation, at most, on the scenarios of the guide: {parts}. For this one: --check."
 
 
-# More than chance, and than what a table lacks.
-_FEW_REJECTED: Final = 0.01
-
-
 def sentence(found: Mapping[str, Any]) -> str:
     """The answer: what is carried, of what could be, and how long a packet stays."""
     offered, capacity = found["offered_mpps"], found["capacity_mpps"]
     part = "all" if carries_all(found) else q.mpps(found["carried_mpps"])
-    if part == "all" and (rejected := found["rejected_mpps"] or 0.0) > _FEW_REJECTED * offered:
+    if part == "all" and (rejected := found["rejected_mpps"] or 0.0) > FEW_REJECTED * offered:
         part = f"all but the {q.mpps(rejected)} that the function rejects"
     queued = "queues grow without end" if found["sojourn_ns"] is None else f"a packet stays {stays(found)}"
     return f"Carries {part} of {q.mpps(offered)} offered and could carry {q.mpps(capacity)}; {queued}."

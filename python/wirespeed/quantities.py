@@ -25,6 +25,9 @@ _STAYS_TO: Final = 0.01
 _ZEROS: Final = 1e-4
 # The least change that is told, in percent: runs differ by more.
 LEAST_CHANGE: Final = 0.01
+# More percent than this are told as a multiple: nobody counts so many.
+MULTIPLE: Final = 1000.0
+_MORE: Final = re.compile(r"(?P<percent>\d[\d,]*(?:\.\d+)?) % more\b")
 _COUNT_UNITS: Final[Sequence[tuple[float, str]]] = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 _UNITS: Final = re.compile(r"(?P<number>\d) (?P<unit>%|(?:s|ms|µs|ns|ps|[kM]?pps|[GMk]?bps|GB/s|Gbit/s|Mpps)\b)")
 # What rounds to the next unit is shown in that unit: 999.96 ns is 1.00 µs.
@@ -122,10 +125,21 @@ def share(part: float | None, decimals: int = 1) -> str:
 
 
 def change(percent: float | None) -> str:
-    """A relative change in percent, with its sign; the baseline may have been zero.
+    """A relative change in percent, with its sign, and as a multiple where it is large; the baseline may be zero.
 
-    >>> change(5.25), change(-0.04), change(0.0), change(float('inf')), change(-0.0000219)
-    ('+5.2 %', '-0.040 %', '0 %', 'from zero', '> -0.01 %')
+    >>> change(5.25), change(-0.04), change(0.0), change(float('inf')), change(-0.0000219), change(6860747.0)
+    ('+5.2 %', '-0.040 %', '0 %', 'from zero', '> -0.01 %', '68,608 times as much')
+    """
+    if is_number(percent) and percent >= MULTIPLE:
+        return f"{digits(1 + percent / 100)} times as much"
+    return change_pct(percent)
+
+
+def change_pct(percent: float | None) -> str:
+    """A relative change as `change` has it, in percent however large it is.
+
+    >>> change_pct(6860747.0)
+    '+6,860,747 %'
     """
     if not isinstance(percent, int | float) or math.isnan(percent):
         return MISSING
@@ -196,6 +210,20 @@ def gbps(value: float | None) -> str:
     ('40.0 Gbps', '0.420 Mbps')
     """
     return _rate(value, _BIT_RATES)
+
+
+def multiples(text: str) -> str:
+    """Text in which what is more by a great many percent is so many times as much.
+
+    >>> multiples("6860747 % more could be offered; line rate is 104 % more")
+    '68,608 times as much could be offered; line rate is 104 % more'
+    """
+
+    def told(found: re.Match[str]) -> str:
+        percent = float(found["percent"].replace(",", ""))
+        return f"{digits(1 + percent / 100)} times as much" if percent >= MULTIPLE else found[0]
+
+    return _MORE.sub(told, text)
 
 
 def unbroken(text: str) -> str:

@@ -27,6 +27,8 @@ from wirespeed.summary import (
     loss_is_known,
     memory_cycles,
     memory_share,
+    rejected_text,
+    search_rejects_text,
     stages,
     status,
 )
@@ -284,18 +286,21 @@ def _keeps(summary: Summary) -> str:
     packets, lost, upper = summary.get("packets"), summary.get("lost"), summary.get("loss_upper_95")
     bound = f"; fewer than {upper * 1e6:.3g} in a million, at 95 %" if q.is_number(upper) else ""
     none = f"none of {q.count(packets)} packets was lost{bound}"
+    told = search_rejects_text(summary) or rejected_text(summary)
+    rejects = f" {told}." if told else ""
     match status(summary):
         case "line_rate":
-            return f"Yes: at line rate {none}."
+            return f"Yes: at line rate {none}.{rejects}"
         case "loses":
             offered = _of_line(summary)
-            return f"No: {q.count(lost)} of {q.count(packets)} packets were lost at {offered}."
+            return f"No: {q.count(lost)} of {q.count(packets)} packets were lost at {offered}.{rejects}"
         case "found":
-            return f"No: {_found(summary)}."
+            return f"No: {_found(summary)}.{rejects}"
         case "carries":
             further = curve_text(summary) or "Line rate was not offered."
-            return f"At {_of_line(summary)} yes: {none}. {further}"
-    return headline(summary)
+            return f"At {_of_line(summary)} yes: {none}. {further}{rejects}"
+    # What rejects keeps up with what is offered, and carries less.
+    return f"None was lost, but not all is carried. {told}." if told and not summary.get("lost") else headline(summary)
 
 
 def _of_line(summary: Summary) -> str:
@@ -339,7 +344,8 @@ def _left(summary: Summary, settings: Mapping[str, Any], headroom: float) -> str
     earliest = " at the earliest" if is_least else ""
     to_line = 1 / load - 1 if q.is_number(load) and load > 0 else 0.0
     if to_line < _LEAST_GAIN:
-        told = f"{LIMITS[limit]} is full at {q.share(headroom)} above line rate{earliest}"
+        full = f"{q.share(headroom)} above" if headroom < _TIMES else f"{q.digits(1 + headroom, 2)} times"
+        told = f"{LIMITS[limit]} is full at {full} line rate{earliest}"
     elif to_line < headroom:
         told = f"line rate is {_more(to_line)}; {LIMITS[limit]} is full at {_more(headroom)}{earliest}"
     else:

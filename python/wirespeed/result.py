@@ -299,6 +299,8 @@ def change_text(metric: Metric) -> str:
     if not wide:
         return q.change(percent)
     # Beside its width a change that rounds to nothing is none.
+    if percent >= q.MULTIPLE:
+        return f"{q.change(percent)} ± {q.digits(wide / 100, 2)}"
     told = "0" if abs(percent) < q.LEAST_CHANGE else q.change(percent).removesuffix(" %")
     return f"{told} ± {q.digits(wide, 2)} %"
 

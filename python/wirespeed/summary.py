@@ -25,6 +25,7 @@ from wirespeed.summary_types import (
     RunStatus,
     Summary,
     TrafficSummary,
+    Trial,
 )
 
 
@@ -187,7 +188,8 @@ def seen(summary: Summary, part: Literal["reasons", "details"]) -> list[str]:
     counts L1 and L2 in: another number, which would stand beside `memory_share` under the same name.
     """
     told: list[str] = (summary.get("verdict") or {}).get(part) or []
-    return [each for each in told if not (each.startswith(_OWN_TIME) and memory_share(summary) is not None)]
+    kept = [each for each in told if not (each.startswith(_OWN_TIME) and memory_share(summary) is not None)]
+    return [q.multiples(each) for each in kept]
 
 
 _OWN_TIME: Final = "While a core works on a packet itself, it waits for memory"
@@ -614,6 +616,47 @@ def control_text(neighbour: NeighbourSummary) -> str | None:
     copies, readings = q.count(did.get("invalidated")), q.count(did.get("readings"))
     wrote = f"{updates} routes written in {lines} lines, for which other cores gave up {copies} copies"
     return f"{neighbour.get('name', '')}: {wrote}; counters read {readings} times"
+
+
+FEW_REJECTED: Final = 0.01
+"""A share of rejected packets that is told: more than chance, and than what a table lacks."""
+# Verdicts that meter: they let less pass the more is offered.
+_POLICED: Final = ("rate_exceeded", "quota_exhausted")
+
+
+def rejected_text(summary: Summary) -> str | None:
+    """How many packets the function rejects and most for what, and what is carried; None of a share that is no matter.
+
+    Carried is what leaves by a port. What is lost lacked a resource; what is rejected is neither.
+    """
+    packets, rejected = summary.get("packets") or 0, summary.get("rejected") or 0
+    if not packets or rejected <= FEW_REJECTED * packets:
+        return None
+    most = next((drop for drop in drops(summary) if drop.kind == "rejected"), None)
+    policed = ", which polices" if most is not None and most.reason in _POLICED else ""
+    why = "" if most is None else f', most for "{most.label}"{policed}'
+    left = f"{q.mpps(summary.get('carried_mpps'))} of {q.mpps(summary.get('offered_mpps'))} leave by a port"
+    return f"The function rejects {q.share(rejected / packets)} of the packets{why}: {left}"
+
+
+def trial_rejected(trial: Trial) -> float:
+    """The share of a trial's packets that the function rejected: what was neither carried nor lost."""
+    offered, carried, loss = trial.get("offered_mpps"), trial.get("carried_mpps"), trial.get("loss")
+    if not q.is_number(offered) or not q.is_number(carried) or not q.is_number(loss) or offered <= 0:
+        return 0.0
+    return max(1.0 - carried / offered - loss, 0.0)
+
+
+def search_rejects_text(summary: Summary) -> str | None:
+    """What is carried of the rate that a search found; None where the function rejects hardly any of it."""
+    search = summary.get("search") or {}
+    at = next((t for t in search.get("trials") or () if t.get("pass") and t.get("load") == search.get("load")), None)
+    if at is None or trial_rejected(at) <= FEW_REJECTED:
+        return None
+    return (
+        f"{str(search.get('kind', '')).upper()} is a rate that is offered: of {q.mpps(search.get('mpps'))} the "
+        f"function rejects {q.share(trial_rejected(at))}, and {q.mpps(at.get('carried_mpps'))} are carried"
+    )
 
 
 def search_with_stalls(summary: Summary) -> str | None:

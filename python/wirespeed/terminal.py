@@ -21,6 +21,7 @@ from wirespeed.printed import table as _table
 from wirespeed.result import Comparison, traffic_text
 from wirespeed.slowest import Slowest
 from wirespeed.summary import (
+    FEW_REJECTED,
     Family,
     Slice,
     control_text,
@@ -41,10 +42,12 @@ from wirespeed.summary import (
     measured,
     packet_buffer_text,
     placing_text,
+    search_rejects_text,
     search_with_stalls,
     seen,
     slices,
     stacked_text,
+    trial_rejected,
     warnings,
 )
 from wirespeed.summary_types import Summary
@@ -616,14 +619,15 @@ def _search(summary: Summary) -> list[RenderableType]:
     kind, limit = str(search.get("kind", "")).upper(), search.get("loss_limit")
     found = f"{kind}: {q.mpps(search.get('mpps'))}, {q.gbps(search.get('gbps'))} (load {q.share(search.get('load'))})"
     trials = search.get("trials") or []
-    table = _table(">load", ">carried", ">loss", "")
+    rejects = any(trial_rejected(trial) > FEW_REJECTED for trial in trials)
+    table = _table(">load", ">carried", *([">rejected"] if rejects else []), ">loss", "")
     for trial in trials[-_TRIALS_SHOWN:]:
         word = Text("pass", "green") if trial.get("pass") else Text("fail", "red")
         loss = q.probability(trial.get("loss"))
-        table.add_row(q.share(trial.get("load"), 2), q.mpps(trial.get("carried_mpps")), loss, word)
+        rejected = [q.share(trial_rejected(trial))] if rejects else []
+        table.add_row(q.share(trial.get("load"), 2), q.mpps(trial.get("carried_mpps")), *rejected, loss, word)
     note = f"loss limit {q.probability(limit)}, {len(trials)} trials"
-    stalls = search_with_stalls(summary)
-    beside = [_indented(stalls)] if stalls else []
+    beside = [_indented(told) for told in (search_rejects_text(summary), search_with_stalls(summary)) if told]
     return [Text(), Text.assemble((found, "bold"), "  ", (note, "dim")), *beside, table]
 
 

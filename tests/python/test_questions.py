@@ -7,13 +7,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from rich.console import Console
 
 import summaries
 import wirespeed
-from wirespeed import ceilings, questions
+from wirespeed import ceilings, questions, terminal
 from wirespeed import quantities as q
+from wirespeed.report import page
+from wirespeed.result import change_text
 from wirespeed.slowest import Slowest, slowest
-from wirespeed.summary import core_cycles_text, memory_share, seen
+from wirespeed.summary import core_cycles_text, memory_share, rejected_text, seen, trial_rejected
 
 SCENARIO = "[nic]\nburst = 32\n[machine]\ncores = 4\n"
 # Twice line rate for cores, less for PCIe.
@@ -131,6 +134,50 @@ def test_how_much_more_is_told_beside_line_rate_and_the_models_error() -> None:
     assert margin(0.02, 60.0, beyond_model_error=None) == (
         "Line rate is 50 times what was offered; PCIe is full at 61 times what was offered."
     )
+
+
+def test_what_is_many_times_more_is_told_as_a_multiple_wherever_it_stands() -> None:
+    summary = summaries.lossless()
+    summary["verdict"] |= {"headroom": 68_606.47, "limit": "pcie", "beyond_model_error": None}
+    summary["verdict"]["reasons"] = [
+        "Nearest to its limit is PCIe: 6860747 % more could be offered; line rate is 40 % more."
+    ]
+    assert seen(summary, "reasons") == [
+        "Nearest to its limit is PCIe: 68,608 times as much could be offered; line rate is 40 % more."
+    ]
+    for load, says in (
+        (1.0, "PCIe is full at 68,607 times line rate"),
+        (1e-4, "PCIe is full at 68,607 times what was"),
+    ):
+        told = {reply.question: reply.text for reply in questions.ten(summary | {"load": load}, "", None, "")}
+        assert says in told["By how much?"]
+        assert " %" not in told["By how much?"]
+    metric = {"metric": "p99", "unit": "ns", "a": 1.0, "b": 68608.47, "change_pct": 6860747.0, "half_width_pct": 300.0}
+    assert change_text(metric) == "68,608 times as much ± 3.0"  # type: ignore[arg-type]
+
+
+def test_a_function_that_polices_is_told_to_carry_less_than_a_search_found() -> None:
+    small = {"run.packets": 40_000, "run.warmup": 2000, "run.curve": [], "run.search_packets": 20_000}
+    small |= {"run.search_resolution": 0.1, "function.upf.load.ues": 4, "function.upf.load.ambr_mbps": 100}
+    found = wirespeed.run("upf", set=small, search="ndr")
+    summary = found.summary
+    assert summary["lost"] == 0
+    at = next(t for t in summary["search"]["trials"] if t["pass"] and t["load"] == summary["search"]["load"])
+    assert trial_rejected(at) > 0.1
+    says = f"of {q.mpps(summary['search']['mpps'])} the function rejects {q.share(trial_rejected(at))}"
+    carried = f"{q.mpps(at['carried_mpps'])} are carried"
+    keeps = questions.ten(summary, found.scenario, None, "")[0].text
+    printed = " ".join(terminal.text(terminal.run_summary(summary, found.scenario), Console(width=80)).split())
+    shown = page(summary, found.scenario).replace("\u00a0", " ")
+    for text in (keeps, printed, shown):
+        assert says in text
+        assert carried in text
+    assert keeps.startswith("None was lost, but not all is carried.")
+    # Without a search it is told of the run itself, and by why.
+    alone = questions.ten({**summary, "search": None}, found.scenario, None, "")[0].text  # type: ignore[arg-type, typeddict-item]
+    assert 'most for "rate exceeded", which polices' in alone
+    # Where hardly any is rejected, nothing is said of it.
+    assert rejected_text({**summary, "rejected": 100}) is None  # type: ignore[typeddict-item]
 
 
 def test_how_sure_it_is_says_which_way_the_model_was_off() -> None:

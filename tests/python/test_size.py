@@ -63,6 +63,15 @@ def test_what_is_met_already_is_said_with_what_is_left():
     )
 
 
+def test_what_a_function_rejects_is_served_and_no_reason_for_more_cores():
+    policed = trials.Trial(
+        {"cores": 2}, "open", "", "", packets=1000, offered_mpps=10.0, carried_mpps=4.0, rejected=0.6
+    )
+    assert policed.served_mpps == pytest.approx(10.0)
+    assert policed.lacks(aim.Aim(None, "10 Mpps", 1e-4, None, 1000, 1000)) == pytest.approx(0.0)
+    assert sizing._served({"carried_mpps": 4.0, "offered_mpps": 10.0, "rejected": 600, "packets": 1000}) == 10.0
+
+
 def test_what_is_fixed_at_a_value_has_it_in_the_answer():
     found = sized("20 Mpps", fix=["rings=512", "burst=16", "cores=3"]).document
     assert not found["already"]

@@ -67,7 +67,7 @@ def _row(claim: Claim) -> str:
         row.where,
         show.value(row.paper, row.unit),
         show.ours(claim),
-        "" if claim.deviation_pct is None else q.change(claim.deviation_pct),
+        "" if claim.deviation_pct is None else q.change_pct(claim.deviation_pct),
         "" if row.tolerance_pct is None else f"{row.tolerance_pct:g} %",
         row.kind.value,
         claim.status.value,

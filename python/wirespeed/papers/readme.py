@@ -218,7 +218,7 @@ def _claims(rows: Sequence[Expected], claims: Mapping[str, Mapping[str, Any]]) -
 def _deviation(row: Expected, number: object) -> str:
     if isinstance(row.paper, str) or not q.is_number(number) or row.paper == 0:
         return ""
-    return q.change((number - row.paper) / abs(row.paper) * 100)
+    return q.change_pct((number - row.paper) / abs(row.paper) * 100)
 
 
 def _sentences(paper: Paper, claims: Mapping[str, Mapping[str, Any]]) -> str:

@@ -87,7 +87,7 @@ class Claims:
             if claim.note:
                 words.append(f"\n{claim.note}", "dim italic")
             tolerance = "" if row.tolerance_pct is None else f"{row.tolerance_pct:g} %"
-            deviation = "" if claim.deviation_pct is None else q.change(claim.deviation_pct)
+            deviation = "" if claim.deviation_pct is None else q.change_pct(claim.deviation_pct)
             numbers = [Text(cell) for cell in (value(row.paper, row.unit), ours(claim), deviation, tolerance)]
             status = Text(claim.status.value, _STYLES[claim.status])
             place, kind = ([Text(row.where)], [Text(row.kind.value)]) if wide else ([], [])

@@ -44,10 +44,12 @@ from wirespeed.summary import (
     packet_buffer_text,
     partial_text,
     placing_text,
+    search_rejects_text,
     search_with_stalls,
     seen,
     slices,
     stacked_text,
+    trial_rejected,
     warnings,
 )
 from wirespeed.summary_types import Summary
@@ -188,6 +190,8 @@ def _pictures(summary: Summary, slow: Slowest | None) -> dict[str, Any]:
         "dram": summary.get("dram") or {},
         "energy": energy_text(summary),
         "search_stalls": search_with_stalls(summary),
+        "search_rejects": search_rejects_text(summary),
+        "trial_rejected": trial_rejected,
     }
 
 

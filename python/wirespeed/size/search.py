@@ -109,9 +109,9 @@ class Search:
         return self._with(base, cores=cores)
 
     def _learn(self, trial: Trial) -> None:
-        """What a core carries where a machine carried less than it was offered."""
-        if trial.carried_mpps < 0.99 * self._mpps and trial.packets:
-            self._per_core = max(self._per_core, trial.carried_mpps / trial.machine["cores"])
+        """What a core serves where a machine served less than it was offered."""
+        if trial.served_mpps < 0.99 * self._mpps and trial.packets:
+            self._per_core = max(self._per_core, trial.served_mpps / trial.machine["cores"])
 
     def _by_cores(self, base: Machine) -> Trial | None:
         """The fewest cores with which `base` meets the target; None where no number does."""
@@ -128,7 +128,7 @@ class Search:
             # More cores carry less each, so the most that were not enough say best how many more it takes.
             short = [each for each in self._like(base) if each.cause == "rate"]
             most = max(short, key=lambda each: each.machine["cores"], default=None)
-            each_carries = most.carried_mpps / most.machine["cores"] if most is not None else self._per_core
+            each_carries = most.served_mpps / most.machine["cores"] if most is not None else self._per_core
             wanted = self._mpps / max(each_carries, 1e-9)
             return next((place for place, cores in enumerate(values) if cores >= wanted), len(values) - 1)
 
@@ -155,7 +155,7 @@ class Search:
         tried = [each for each in self._like(base) if each.cause == "rate"]
         return any(
             more.machine["cores"] >= _MANY_MORE * few.machine["cores"]
-            and more.carried_mpps < (1 + _ALIKE) * few.carried_mpps
+            and more.served_mpps < (1 + _ALIKE) * few.served_mpps
             for few in tried
             for more in tried
         )

@@ -47,7 +47,7 @@ def size(wish: Wish) -> tuple[dict[str, Any], str]:
     mpps = wanted.mpps(float(line["offered_mpps"]), gbps)
     if mpps > float(line["offered_mpps"]) * _LINE:
         raise InputError(aims.beyond(wish, float(line["offered_mpps"]), gbps))
-    search = Search(trials, wanted, mpps, float(line["carried_mpps"]) / room.now["cores"])
+    search = Search(trials, wanted, mpps, _served(line) / room.now["cores"])
     found = search.found(wish.least)
     document = _document(wish, wanted, resolved, trials, found, (line, mpps, gbps))
     return document, trials.resolved(found.nearest.machine, wanted.packets)
@@ -158,10 +158,11 @@ def _margin(trials: Trials, best: Trial, mpps: float, at_line: Mapping[str, Any]
     """What the machine carries at line rate, and whether what is left is more than the model's error."""
     line = at_line or trials.saturated(best.machine)
     carried, lossless = float(line["carried_mpps"]), float(line["loss"]) <= _LOSSLESS
+    served = _served(line)
     verdict = (best.last or {}).get("verdict") or {}
     headroom = verdict.get("headroom")
     # A port that is full hides how much more a machine would take; there what its parts have left is all that is known.
-    capacity = max(carried, mpps * (1.0 + headroom)) if lossless and headroom is not None else carried
+    capacity = max(served, mpps * (1.0 + headroom)) if lossless and headroom is not None else served
     error = next((each for each in verdict.get("model_errors") or () if each["kind"] == "rate"), None)
     high = None if error is None else error["high"]
     # A prediction that may be so much too high is met by the server if it is still enough divided by it.
@@ -182,6 +183,12 @@ def _margin(trials: Trials, best: Trial, mpps: float, at_line: Mapping[str, Any]
     }
 
 
+def _served(summary: Mapping[str, Any]) -> float:
+    """What is not lost: what is carried, and what the function rejects, whatever the machine."""
+    rejected = float(summary.get("rejected") or 0) / float(summary.get("packets") or 1)
+    return float(summary["carried_mpps"]) + rejected * float(summary["offered_mpps"])
+
+
 def _short(found: Found, room: Space, mpps: float) -> dict[str, Any]:
     """Of a target that nothing meets: what limits the nearest machine, and what would have to grow."""
     best, cores = found.nearest, found.nearest.machine["cores"]
@@ -198,8 +205,8 @@ def _short(found: Found, room: Space, mpps: float) -> dict[str, Any]:
     elif best.cause == "p99" and limit == "core":
         grow = [name for name in ("cores",) if name in last]
     needed = None
-    if "cores" in grow and best.cause == "rate" and best.carried_mpps:
-        needed = math.ceil(cores * mpps / best.carried_mpps)
+    if "cores" in grow and best.cause == "rate" and best.served_mpps:
+        needed = math.ceil(cores * mpps / best.served_mpps)
     return {"cause": best.cause, "limit": limit, "grow": grow, "cores_by_share": needed}
 
 

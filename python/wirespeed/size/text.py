@@ -11,7 +11,7 @@ from rich.text import Text
 from wirespeed import printed
 from wirespeed import quantities as q
 from wirespeed.size.dimensions import BY_NAME
-from wirespeed.summary import LIMITS
+from wirespeed.summary import FEW_REJECTED, LIMITS
 
 _CAUSES: Final[Mapping[str, str]] = {
     "rate": "the rate",
@@ -24,8 +24,6 @@ _SHORT: Final[Mapping[str, str]] = {"start": "its start"}
 # Told of each machine that was tried, by name; cores have a column of their own.
 _SHOWN: Final = ("receivers", "queues", "rings", "pool", "burst", "io_ways", "core_ways")
 _ROWS: Final = 16
-# More than chance in a short run, and than what a table lacks.
-_FEW_REJECTED: Final = 0.01
 
 
 def headline(document: Mapping[str, Any]) -> str:
@@ -37,7 +35,7 @@ def headline(document: Mapping[str, Any]) -> str:
         return f"Not met by any machine that was tried: the nearest, {machine(document)}, {said}"
     rate, lost, verb = q.mpps(goal["mpps"]), q.probability(_bound(best)), "carry" if _many(best) else "carries"
     does = f"{machine(document)} {verb} {rate} with a loss below {lost} and a p99 of {q.duration(best['p99_ns'])}"
-    if (share := _rejected(best)) > _FEW_REJECTED:
+    if (share := _rejected(best)) > FEW_REJECTED:
         does += f"; {q.share(share)} of the packets are rejected by the function itself, whatever the machine"
     return f"Met already: {does}" if document["already"] else _capital(does)
 

@@ -51,6 +51,8 @@ class Trial:
     offered_mpps: float = 0.0
     carried_mpps: float = 0.0
     carried_half_width: float | None = None
+    rejected: float = 0.0
+    """The share of packets that the function rejects, for a rate that it polices say: neither lost nor carried."""
     lost: int = 0
     loss: float = 0.0
     loss_upper: float = 1.0
@@ -70,12 +72,17 @@ class Trial:
         """Whether the target was shown to be met."""
         return self.outcome == "meets"
 
+    @property
+    def served_mpps(self) -> float:
+        """What is not lost: what is carried, and what the function rejects, whatever the machine."""
+        return self.carried_mpps + self.rejected * self.offered_mpps
+
     def lacks(self, aim: Aim) -> float:
         """How far from the target: the largest of what lacks of rate, and of p99 beyond what is allowed, as shares."""
         if self.cause == "start":
             return math.inf
         backlog = max(self.grows, 0.0) / max(self.packets / max(self.runs, 1), 1.0)
-        rate = self.offered_mpps / max(self.carried_mpps, 1e-9) - 1.0 + backlog
+        rate = self.offered_mpps / max(self.served_mpps, 1e-9) - 1.0 + backlog
         p99 = (self.p99_ns or 0.0) / aim.p99_ns - 1.0 if aim.p99_ns else 0.0
         return max(rate, p99, 0.0)
 
@@ -273,6 +280,7 @@ def _pooled(machine: Machine, runs: Sequence[Summary]) -> Trial:
         offered_mpps=_mean(runs, weights, "offered_mpps"),
         carried_mpps=_mean(runs, weights, "carried_mpps"),
         carried_half_width=spread if len(known) == len(runs) else None,
+        rejected=sum(int(each.get("rejected") or 0) for each in runs) / whole,
         lost=lost,
         loss=loss,
         loss_upper=3.0 / whole if lost == 0 else loss + wide,
