@@ -21,6 +21,7 @@ from wirespeed.summary import (
     Family,
     core_cycles,
     curve_text,
+    gpu_waits_text,
     headline,
     label,
     levels,
@@ -86,7 +87,7 @@ def _left_open(summary: Summary, scenario: str, slow: Slowest | None) -> list[Re
             rings(summary, settings, slow),
             "drops" if summary.get("lost") else "path",
         ),
-        Reply("Where does p99 come from?", tail(summary, slow), "cdf"),
+        Reply("Where does p99 come from?", _with_gpu(summary, tail(summary, slow)), "cdf"),
     ]
 
 
@@ -247,6 +248,12 @@ def tail(summary: Summary, slow: Slowest | None) -> str:
         return f"No single part: the slowest 1 % are {q.duration(excess)} slower than the mean, {beside}."
     makes = "make" if len(parts) > 1 else "makes"
     return _first(f"{_and(parts)} {makes} the slowest 1 % slower than the mean by {q.duration(excess)}, {beside}.")
+
+
+def _with_gpu(summary: Summary, told: str) -> str:
+    """And by which settings a GPU's batches make it, where they do."""
+    waits = gpu_waits_text(summary)
+    return f"{told} {waits}".lstrip() if waits else told
 
 
 def _of(summary: Summary, reason: str, ns: float, whole: float) -> str:

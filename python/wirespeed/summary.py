@@ -339,6 +339,31 @@ def gpu_text(summary: Summary) -> str | None:
     )
 
 
+# A share of the mean sojourn that is most of it, and of batches or of their room that are nearly all.
+_MOST: Final = 0.5
+
+
+def gpu_waits_text(summary: Summary) -> str | None:
+    """That a packet mostly waits for its batch, and the settings that say how long; None where it does not."""
+    found = summary.get("gpu") or {}
+    mean, batches = (summary.get("sojourn_ns") or {}).get("mean"), found.get("batches") or 0
+    waits = (summary.get("attribution_ns") or {}).get("gpu_fill")
+    if not q.is_number(mean) or not q.is_number(waits) or not batches or waits <= _MOST * mean:
+        return None
+    late = (found.get("late_batches") or 0) / batches
+    full = f"{q.share(late, 0)} of batches go by time-out, {q.share(found.get('fill'), 0)} full on average"
+    setting = (
+        "machine.gpu.timeout bounds that wait, and a machine.gpu.batch that fills sooner ends it"
+        if late > _MOST
+        else "a smaller machine.gpu.batch fills sooner"
+    )
+    return (
+        f"{q.share(waits / mean, 0)} of the mean sojourn ({q.duration(waits)} of {q.duration(mean)}) is waiting for a "
+        f"GPU batch to fill, and no limit of the machine: {full}; {setting}. Shorter waits make more launches, for "
+        "which the GPU has to have time."
+    )
+
+
 def flow_table_text(summary: Summary) -> str | None:
     """How often the user plane knew a packet's flow, in a sentence; None without a flow table."""
     found = summary.get("flow_table")

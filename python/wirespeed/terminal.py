@@ -34,6 +34,7 @@ from wirespeed.summary import (
     energy_text,
     flow_table_text,
     gpu_text,
+    gpu_waits_text,
     headline,
     iommu_text,
     key_numbers,
@@ -396,6 +397,8 @@ def _verdict(summary: Summary, whole: bool) -> RenderableType:
     lines: list[RenderableType] = [Text(f"{found.symbol} {headline(summary)}", style)]
     if (reach := curve_text(summary)) is not None:
         lines.append(_indented(reach, "bold"))
+    if (waits := gpu_waits_text(summary)) is not None:
+        lines.append(_indented(waits))
     told = seen(summary, "reasons")
     if not whole and found.tone == "good":
         told = [reason for reason in told if not reason.startswith(_TOLD_BELOW)]

@@ -16,7 +16,7 @@ from wirespeed import quantities as q
 from wirespeed.report import page
 from wirespeed.result import change_text
 from wirespeed.slowest import Slowest, slowest
-from wirespeed.summary import core_cycles_text, memory_share, rejected_text, seen, trial_rejected
+from wirespeed.summary import core_cycles_text, gpu_waits_text, memory_share, rejected_text, seen, trial_rejected
 
 SCENARIO = "[nic]\nburst = 32\n[machine]\ncores = 4\n"
 # Twice line rate for cores, less for PCIe.
@@ -336,6 +336,29 @@ def test_ddio_is_not_told_of_where_a_gpus_copies_are_counted_too(gpu: dict[str, 
     assert reply.text.startswith(says)
     assert ("%" in reply.text) == ("60 %" in says)
     assert bool(reply.command) == reply.text.endswith(":")
+
+
+def test_where_a_gpus_batches_make_most_of_the_delay_the_settings_are_named() -> None:
+    few = {"run.packets": 5000, "run.warmup": 1000, "run.curve": [], "function.forward.prefixes": 1000}
+    few |= {"machine.gpu.preset": "h100", "traffic.load": 0.05}
+    slow = wirespeed.run("forwarding", set=few)
+    told = gpu_waits_text(slow.summary)
+    assert told is not None
+    assert slow.summary["attribution_ns"]["gpu_fill"] > 0.5 * slow.summary["sojourn_ns"]["mean"]
+    assert "machine.gpu.timeout" in told
+    assert "machine.gpu.batch" in told
+    answers = {reply.question: reply.text for reply in questions.ten(slow.summary, slow.scenario, slow.slowest(), "")}
+    assert told in answers["Where does p99 come from?"]
+    printed = " ".join(terminal.text(terminal.run_summary(slow.summary, slow.scenario), Console(width=80)).split())
+    assert told in printed
+    assert told in page(slow.summary, slow.scenario).replace("\u00a0", " ")
+    # Batches that are soon full are no matter, as the settings that were named bring about.
+    soon = wirespeed.run("forwarding", set=few | {"machine.gpu.batch": 16})
+    assert gpu_waits_text(soon.summary) is None
+    assert soon.summary["sojourn_ns"]["mean"] < slow.summary["sojourn_ns"]["mean"]
+    # Where batches go full, it is their size alone.
+    full = {**slow.summary, "gpu": {**slow.summary["gpu"], "late_batches": 0, "fill": 1.0}}
+    assert "timeout" not in str(gpu_waits_text(full))  # type: ignore[arg-type]
 
 
 def test_a_run_with_a_discrete_gpu_tells_no_share_of_ddio() -> None:
