@@ -632,6 +632,26 @@ def key_numbers(summary: Summary) -> list[KeyNumber]:
     return numbers
 
 
+def brief_numbers(summary: Summary) -> list[KeyNumber]:
+    """The key numbers in as few lines: what is offered where it is not what is carried, and quantiles in one line."""
+    offered, carried, loss, median, *quantiles = key_numbers(summary)
+    rejects = (summary.get("rejected") or 0) > FEW_REJECTED * (summary.get("packets") or 0)
+    if summary.get("packets") and not summary.get("lost") and not rejects and loss_is_known(summary):
+        rates = [KeyNumber("Carried", carried.value, f"{carried.detail}, all that is offered")]
+        upper = summary.get("loss_upper_95")
+        loss = KeyNumber("Loss", loss.value, f"< {q.probability(upper)} at 95 %" if q.is_number(upper) else loss.detail)
+    else:
+        rates = [offered, carried]
+    of = [f"{name} {each.value}{_width(each)}" for name, each in zip(("p99", "p99.9"), quantiles, strict=False)]
+    sojourn = KeyNumber("Sojourn", median.value, f"median; {', '.join(of)}")
+    return [*rates, loss, sojourn, *quantiles[2:]]
+
+
+def _width(number: KeyNumber) -> str:
+    _, joint, wide = number.detail.partition(" ± ")
+    return f"{joint}{wide}"
+
+
 def control_text(neighbour: NeighbourSummary) -> str | None:
     """What a control plane did to packet cores; None of other programs."""
     did = neighbour.get("control")

@@ -23,7 +23,9 @@ from wirespeed.slowest import Slowest
 from wirespeed.summary import (
     FEW_REJECTED,
     Family,
+    KeyNumber,
     Slice,
+    brief_numbers,
     control_text,
     copying,
     core_cycles,
@@ -41,6 +43,7 @@ from wirespeed.summary import (
     levels,
     mark,
     measured,
+    memory_share,
     packet_buffer_text,
     placing_text,
     search_rejects_text,
@@ -94,6 +97,10 @@ _WORDS: Final[Mapping[str, str]] = {
     "first": "first findings",
     "count": "places",
 }
+# Of a core's cycles, where all is told in short.
+_CYCLES_SHOWN: Final = 2
+# Columns between pieces of text that stand side by side.
+_GAP: Final = 3
 _TRIALS_SHOWN: Final = 12
 _FINDINGS_SHOWN: Final = 3
 # Rows of a list in an inspection.
@@ -139,12 +146,12 @@ def run_summary(
     `scenario` is the resolved TOML, `slow` the slowest of the sampled packets.
     """
     summary = measured(summary)
-    parts: list[RenderableType] = [_verdict(summary, whole), _about(summary)]
+    parts: list[RenderableType] = [_verdict(summary, whole), _about(summary, whole)]
     parts += [Text(f"! {warning}", style="yellow") for warning in warnings(summary)]
-    parts += [Text(), _numbers(summary)]
+    parts += [Text(), _numbers(key_numbers(summary) if whole else brief_numbers(summary))]
     parts += _asked_next(summary, scenario, slow) if whole else []
-    parts += _cycles_go(summary)
-    parts += _time_goes(summary)
+    parts += _cycles_go(summary, whole)
+    parts += _time_goes(summary, whole)
     counted = [
         *_levels(summary),
         *_dram_controllers(summary),
@@ -406,20 +413,17 @@ def _verdict(summary: Summary, whole: bool) -> RenderableType:
     return Group(*lines)
 
 
-def _about(summary: Summary) -> RenderableType:
-    parts = [
-        summary.get("name") or "",
-        f"{q.count(summary.get('packets'))} packets",
-        f"seed {summary.get('seed')}",
-        f"run {summary.get('run_id')}",
-        f"{q.digits(summary.get('wall_s'), 2)} s",
-    ]
+def _about(summary: Summary, whole: bool) -> RenderableType:
+    # The run's id stands for its seed; how many packets there are stands beside what became of them.
+    more = [f"{q.count(summary.get('packets'))} packets", f"seed {summary.get('seed')}"] if whole else []
+    took = [f"{q.digits(summary.get('wall_s'), 2)} s"] if whole else []
+    parts = [summary.get("name") or "", *more, f"run {summary.get('run_id')}", *took]
     return _indented(" · ".join(part for part in parts if part), "dim")
 
 
-def _numbers(summary: Summary) -> RenderableType:
+def _numbers(numbers: Iterable[KeyNumber]) -> RenderableType:
     table = _table("", ">", "")
-    for number in key_numbers(summary):
+    for number in numbers:
         table.add_row(number.label, Text(number.value, "bold"), Text(number.detail, "dim"))
     return table
 
@@ -430,10 +434,12 @@ def _asked_next(summary: Summary, scenario: str, slow: Slowest | None) -> list[R
     return [Text(), *lines] if found else []
 
 
-def _cycles_go(summary: Summary) -> list[RenderableType]:
+def _cycles_go(summary: Summary, whole: bool) -> list[RenderableType]:
     parts = sorted(core_cycles(summary), key=lambda part: -part.ns)
     if not parts:
         return []
+    if not whole:
+        return _cycles_in_short(summary, parts)
     most = ", ".join(f"{part.label} {q.digits(part.ns)}" for part in parts[:3])
     return [
         Text(),
@@ -443,7 +449,22 @@ def _cycles_go(summary: Summary) -> list[RenderableType]:
     ]
 
 
-def _time_goes(summary: Summary) -> list[RenderableType]:
+def _cycles_in_short(summary: Summary, parts: Sequence[Slice]) -> list[RenderableType]:
+    """The same in two lines; `parts` are the largest first."""
+    busy = max((core.get("busy") or 0.0 for core in summary.get("cores") or ()), default=0.0)
+    a_packet, memory = q.digits(sum(part.ns for part in parts)), q.share(memory_share(summary), 0)
+    most = [f"{part.label} {q.digits(part.ns)}" for part in parts[:_CYCLES_SHOWN]]
+    if rest := parts[_CYCLES_SHOWN:]:
+        most.append(f"{len(rest)} more {q.digits(sum(part.ns for part in rest))}")
+    about = f"{a_packet} a packet, memory's share {memory}, busiest {q.share(busy, 0)} busy"
+    return [
+        Text(),
+        Text.assemble(("Where a core's cycles go: ", "bold"), about),
+        _indented(", ".join(most)),
+    ]
+
+
+def _time_goes(summary: Summary, whole: bool) -> list[RenderableType]:
     parts = slices(summary.get("attribution_ns"), summary.get("attribution_labels"))
     if not parts:
         return []
@@ -451,15 +472,39 @@ def _time_goes(summary: Summary) -> list[RenderableType]:
     mean = q.interval(sojourn.get("mean"), sojourn.get("half_width"))
     shown = [part for part in parts if part.share >= _SMALL_SHARE]
     rest = [part for part in parts if part.share < _SMALL_SHARE]
+    head: list[RenderableType] = [
+        Text(),
+        Text(f"Where the time goes: mean sojourn {mean}", "bold"),
+        Padding(_Bar(shown), (0, 2)),
+    ]
+    if not whole:
+        return [*head, _keys(shown, rest)]
     table = _table("", "", ">", ">")
     for place, part in enumerate(shown):
         key = Text(_SHADES[place % len(_SHADES)] * 2, _COLOURS[part.family])
         table.add_row(key, Text(part.label), q.duration(part.ns), q.share(part.share))
     if rest:
-        ns, whole = sum(part.ns for part in rest), sum(part.share for part in rest)
+        ns, share = sum(part.ns for part in rest), sum(part.share for part in rest)
         words = f"{len(rest)} more"
-        table.add_row(Text(_REST * 2, "dim"), Text(words, "dim"), q.duration(ns), q.share(whole))
-    return [Text(), Text(f"Where the time goes: mean sojourn {mean}", "bold"), Padding(_Bar(shown), (0, 2)), table]
+        table.add_row(Text(_REST * 2, "dim"), Text(words, "dim"), q.duration(ns), q.share(share))
+    return [*head, table]
+
+
+def _keys(shown: Sequence[Slice], rest: Sequence[Slice]) -> RenderableType:
+    """The keys of the bar, as many in a line as fit, each with its time and share."""
+    keys = [
+        Text.assemble((_SHADES[place % len(_SHADES)] * 2, _COLOURS[part.family]), f" {part.label} ", _part(part))
+        for place, part in enumerate(shown)
+    ]
+    if rest:
+        ns, share = sum(part.ns for part in rest), sum(part.share for part in rest)
+        words = f" {len(rest)} more {q.duration(ns)}, {q.share(share)}"
+        keys.append(Text.assemble((_REST * 2, "dim"), (words, "dim")))
+    return Padding(_Packed(keys), (0, 0, 0, 2))
+
+
+def _part(part: Slice) -> str:
+    return f"{q.duration(part.ns)}, {q.share(part.share)}"
 
 
 def _levels(summary: Summary) -> list[RenderableType]:
@@ -725,6 +770,22 @@ def _indented(words: str, style: str = "") -> RenderableType:
 def _gauge(part: float, width: int = 16) -> Text:
     filled = min(width, max(0, round(part * width)))
     return Text("█" * filled + "░" * (width - filled), "cyan")
+
+
+class _Packed:
+    """Pieces of text side by side, as many in a line as fit; none is broken that fits in a line."""
+
+    def __init__(self, pieces: Sequence[Text]) -> None:
+        self._pieces = pieces
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        line = Text()
+        for piece in self._pieces:
+            if line and line.cell_len + _GAP + piece.cell_len > options.max_width:
+                yield line
+                line = Text()
+            line = piece.copy() if not line else Text.assemble(line, " " * _GAP, piece)
+        yield line
 
 
 class _Bar:

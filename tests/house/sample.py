@@ -18,7 +18,7 @@ def printed() -> str:
     env = os.environ | {"COLUMNS": "88", "NO_COLOR": "1"}
     out = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
     lines = [line.rstrip() for line in out.splitlines()]
-    begin = next(i for i, line in enumerate(lines) if line.startswith(" Offered"))
+    begin = next(i for i, line in enumerate(lines) if line.startswith((" Offered", " Carried")))
     after = {"Drops by reason", "Noted", "What to change", "What do I type next?"}
     end = next((i for i, line in enumerate(lines) if i > begin and line in after), len(lines))
     return "\n".join([lines[0], "", *lines[begin:end]]).rstrip() + "\n"

@@ -106,7 +106,11 @@ def test_a_run_that_is_stopped_in_its_warm_up_shows_no_numbers_of_the_machine() 
 
 def test_a_run_is_told_on_a_screen_and_its_details_where_they_are_asked_for() -> None:
     short = printed(terminal.run_summary(summaries.lossless(), whole=False), 80)
-    assert len(short.splitlines()) <= 40
+    assert len(short.splitlines()) <= 23  # and two of what is typed next
+    # A key of the bar stands with its time on one line, and no line says what another says.
+    assert "░░ executing instructions 666 ns, 16.2 %" in short
+    assert ("Offered" in short, short.count("1,000,000")) == (False, 1)
+    assert "99.9 % within" not in short
     assert "Where the time goes" in short
     assert "--details" in short
     whole = printed(terminal.run_summary(summaries.lossless()), 80)
@@ -117,6 +121,7 @@ def test_a_run_is_told_on_a_screen_and_its_details_where_they_are_asked_for() ->
     # What a verdict says of a loss is never folded.
     lossy = printed(terminal.run_summary(summaries.sound(), whole=False), 80)
     assert "What to change" in lossy
+    assert "Offered" in lossy
 
 
 def test_brackets_in_names_are_kept() -> None:

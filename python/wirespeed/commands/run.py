@@ -132,7 +132,8 @@ def run(scenario: str, given: Kept, search: Search | None = None, trace: Path | 
         show(terminal.run_summary(result.shown, result.scenario, result.slowest(), given.details))
         if not result.partial:
             _, command = questions.to_type(result.summary, *_typed(scenario, given, search))
-            emit(f"\nWhat do I type next?\n  {command}")  # in one piece, to be copied
+            gap = "\n" if given.details else ""  # else it stands below what names --details
+            emit(f"{gap}What do I type next?\n  {command}")  # in one piece, to be copied
     if not given.quiet:
         _say_where(given, written)
         if given.out is not None and before is not None:
