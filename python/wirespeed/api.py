@@ -11,7 +11,7 @@ from typing import Any, Literal, overload
 
 from wirespeed import _wirespeed, again, assumed, misspelt, same_traffic, scenarios
 from wirespeed import predict as predictions
-from wirespeed.errors import InputError
+from wirespeed.errors import InputError, each_of
 from wirespeed.progress import Bar, Callback
 from wirespeed.result import Comparison, Result, read
 from wirespeed.scenarios import Overrides
@@ -226,11 +226,31 @@ def _judged(
         "traffic.capture": ("--capture", capture),
         "function.forward.table": ("--table", table),
     }
-    scenarios.judge(settings, {path: option for path, option in options.items() if option[1] is not None})
-    if seed is not None and not 0 <= seed < 1 << 63:
-        raise InputError(f"seed = {seed}: must be 0 or more, and below 2^63")
+    given = {path: option for path, option in options.items() if option[1] is not None}
+    checks = [
+        lambda: scenarios.judge(settings, given),
+        lambda: _judge_seed(seed),
+        lambda: _judge_files({"--capture": capture, "--table": table}),
+    ]
+    each_of(checks, lambda check: check())
     files = {"capture": _path(capture), "table": _path(table)}
     return misspelt.scenario(found.text, found.origin, settings, **files, seed=seed, search=search)
+
+
+def _judge_seed(seed: int | None) -> None:
+    if seed is not None and not 0 <= seed < 1 << 63:
+        raise InputError(f"seed = {seed}: must be 0 or more, and below 2^63")
+
+
+def _judge_files(given: Mapping[str, PathLike | None]) -> None:
+    """Raises InputError for all files that are not there, before any is read."""
+    missing = [
+        f"{option} {os.fspath(path)}: cannot be read: No such file or directory"
+        for option, path in given.items()
+        if path is not None and not Path(path).exists()
+    ]
+    if missing:
+        raise InputError("\n".join(missing))
 
 
 def finished_as_result(finished: _wirespeed.Run) -> Result:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
+from typing import TypeVar
 
 from wirespeed._wirespeed import InputError
 
-__all__ = ["InputError", "TargetError", "nearest", "nearest_of"]
+__all__ = ["InputError", "TargetError", "each_of", "nearest", "nearest_of"]
+
+
+_Given = TypeVar("_Given")
+_Made = TypeVar("_Made")
 
 
 class TargetError(Exception):
@@ -17,6 +22,19 @@ class TargetError(Exception):
         """`refused`: it ended by itself before it began to work, as one does that does not like its settings."""
         super().__init__(message)
         self.refused = refused
+
+
+def each_of(given: Iterable[_Given], make: Callable[[_Given], _Made]) -> list[_Made]:
+    """What `make` gives for each. Raises InputError with the faults of all of them, not of the first alone."""
+    made, faults = [], []
+    for one in given:
+        try:
+            made.append(make(one))
+        except InputError as e:
+            faults.append(str(e))
+    if faults:
+        raise InputError("\n".join(faults))
+    return made
 
 
 def nearest(name: str, names: Iterable[str], least: float = 0.5) -> str:

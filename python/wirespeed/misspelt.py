@@ -111,11 +111,21 @@ def wrong_names(text: str, origin: str, overrides: Sequence[str]) -> list[Name]:
 def placed(line: str, text: str, origin: str, overrides: Sequence[str]) -> str:
     """A line of a message with that of the file; as it is where it tells no setting, or one that an override sets."""
     head = f"{origin}: "
+    if (bare := re.match(r"(?P<path>[a-z]\w*(?:\.\w+)+) = ", line)) is not None and bare["path"] in _said(text):
+        line = f"{head}{line}"  # the extension names no file where a part refuses what it was given
     path = re.match(r"[\w\-]+(?:(?:\.|\[)[\w\-\]]+)*(?=:| =)", line.removeprefix(head))
     if not line.startswith(head) or path is None or any(path[0] == each for each, _ in _of(overrides)):
         return line
     at = line_of(text, path[0])
     return line if at is None else f"{_at(origin, at)}: {line.removeprefix(head)}"
+
+
+def _said(text: str) -> frozenset[str]:
+    """The paths that a text sets."""
+    try:
+        return frozenset(path for path, _ in _leaves(tomllib.loads(text)))
+    except tomllib.TOMLDecodeError:
+        return frozenset()
 
 
 def line_of(text: str, path: str) -> int | None:

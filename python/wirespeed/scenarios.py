@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from wirespeed import again, kinds
 from wirespeed._wirespeed import preset, presets, schema
-from wirespeed.errors import InputError, nearest
+from wirespeed.errors import InputError, each_of, nearest
 
 Overrides = Mapping[str, object] | Iterable[str] | None
 
@@ -208,12 +208,15 @@ def judge(settings: Iterable[str], options: Mapping[str, tuple[str, object]]) ->
 
     `options` are names and values by the path that each sets.
     """
+    faults = []
     for path, value in ((path.strip(), value.strip().strip('"')) for path, _, value in map(_parted, settings)):
         for of_option, (option, its) in options.items():
             what = both_say(path, of_option)
             if what is not None and not (path == of_option and value == str(its)):
                 what = path if what == "the same" else what
-                raise InputError(f"{option} and --set {path}: both say {what}; give one of them")
+                faults.append(f"{option} and --set {path}: both say {what}; give one of them")
+    if faults:
+        raise InputError("\n".join(faults))
 
 
 def _parted(setting: str) -> tuple[str, str, str]:
@@ -242,11 +245,14 @@ def overrides(given: Overrides) -> list[str]:
             raise InputError("\n".join(faults))
         return found
     out = list(given)
-    for override in out:
-        path, equals, _ = override.partition("=")
-        if not equals or not path.strip():
-            raise InputError(f"set {override!r}: must be PATH=VALUE, for example machine.llc.core_ways=8")
+    each_of(out, _refuse_no_override)
     return out
+
+
+def _refuse_no_override(override: str) -> None:
+    path, equals, _ = override.partition("=")
+    if not equals or not path.strip():
+        raise InputError(f"set {override!r}: must be PATH=VALUE, for example machine.llc.core_ways=8")
 
 
 def toml_value(value: object) -> str:

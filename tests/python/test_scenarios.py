@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wirespeed
-from wirespeed import InputError, _wirespeed, api, misspelt, scenarios
+from wirespeed import InputError, _wirespeed, api, gate, misspelt, scenarios
+from wirespeed.errors import each_of
+from wirespeed.tune import knobs
 
 # TOML knows no surrogates, and integers of 64 bits.
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -220,3 +222,43 @@ def test_faults_of_a_file_have_their_lines_and_those_of_an_override_have_none(tm
     told = str(raised.value)
     assert f"{mine}:3: machine.foo: unknown field" in told
     assert f"{mine}:4: machine.cores: 0" in told
+
+
+def test_faults_of_options_are_told_all_at_once(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as raised:
+        api.resolve(
+            "forwarding",
+            capture=tmp_path / "no.pcap",
+            table=tmp_path / "no.txt",
+            seed=-1,
+            set=["run.seed=4", "traffic.flows.count=9", "function.forward.table=x.txt"],
+        )
+    told = str(raised.value)
+    for part in (
+        "--seed and --set run.seed: both say run.seed",
+        "--capture and --set traffic.flows.count: both say what the traffic is",
+        "--table and --set function.forward.table",
+        "seed = -1: must be 0 or more",
+        f"--capture {tmp_path / 'no.pcap'}: cannot be read",
+        f"--table {tmp_path / 'no.txt'}: cannot be read",
+    ):
+        assert part in told
+    with pytest.raises(InputError, match=r"(?s)'foo'.*'=3'"):
+        scenarios.overrides(["foo", "run.seed=1", "=3"])
+
+
+def test_a_fault_that_a_part_of_the_machine_tells_has_file_and_line_too(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.toml"
+    mine.write_text("[nic]\nports = 2\nburst = 100000\n")
+    with pytest.raises(InputError) as raised:
+        api.resolve(mine)
+    assert str(raised.value).startswith(f"{mine}:3: nic.burst = 100000: allowed is 1 to 1024")
+
+
+def test_every_condition_and_every_knob_that_is_wrong_is_told() -> None:
+    with pytest.raises(InputError, match=r"(?s)`p98`.*'loss > 3 us'"):
+        each_of(["p98 > 3", "p99 > +5%", "loss > 3 us"], gate.parse)
+    with pytest.raises(InputError, match=r"(?s)'a\.b'.*'=1'"):
+        knobs.knobs(["a.b", "nic.burst=1,2", "=1"])
+    with pytest.raises(InputError, match=r"(?s)--knob nic.burst: is given twice.*--knob nic.ports: is given twice"):
+        knobs.knobs(["nic.burst=1", "nic.burst=2", "nic.ports=1", "nic.ports=2"])

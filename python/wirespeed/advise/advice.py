@@ -47,10 +47,13 @@ _MOST_SEARCHED: Final = 6
 
 def advise(asked: Asked) -> dict[str, Any]:
     """Finds the advice; all of it, as JSON has it. Raises InputError for what cannot be advised."""
+    faults = []
     if asked.goal not in GOALS:
-        raise InputError(f"--goal {asked.goal}: must be one of {', '.join(GOALS)}{nearest(asked.goal, GOALS)}")
+        faults.append(f"--goal {asked.goal}: must be one of {', '.join(GOALS)}{nearest(asked.goal, GOALS)}")
     if asked.packets < 1000:
-        raise InputError(f"--packets {asked.packets}: must be at least 1000")
+        faults.append(f"--packets {asked.packets}: must be at least 1000")
+    if faults:
+        raise InputError("\n".join(faults))
     started = time.monotonic()
     bench = Bench(asked)
     fit, unfit = techniques.fitting(bench.resolved)

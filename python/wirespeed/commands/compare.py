@@ -16,7 +16,7 @@ from wirespeed.commands.exits import EXIT_CONDITION, EXIT_UNDECIDED
 from wirespeed.commands.fields import spread
 from wirespeed.commands.options import ForceOpt, FormatOpt, QuietOpt, ThreadsOpt, Traffic
 from wirespeed.commands.output import emit_json, say, show, stoppable
-from wirespeed.errors import InputError
+from wirespeed.errors import InputError, each_of
 from wirespeed.progress import Bar
 from wirespeed.result import Comparison
 from wirespeed.same_traffic import Differing, differing
@@ -91,7 +91,7 @@ class Options(Traffic):
 @spread
 def answer(given: Options) -> int:
     """Compare runs on identical traffic, with the significance of each difference; gate a build on it."""
-    conditions = [gate.parse(text) for text in given.fail_if or []]
+    conditions = each_of(given.fail_if or [], gate.parse)
     _judge(given)
 
     def judge_traffic(found: Sequence[Sequence[Differing]]) -> None:
@@ -150,8 +150,11 @@ def _judge(given: Options) -> None:
         "--capture": given.capture is not None,
         "--table": given.table is not None,
     }
-    for option in (name for name, is_given in for_running.items() if is_given):
-        raise InputError(f"{option} is for running scenarios, but all operands are results that were written before")
+    if said := [name for name, is_given in for_running.items() if is_given]:
+        verb = "is" if len(said) == 1 else "are"
+        raise InputError(
+            f"{', '.join(said)} {verb} for running scenarios, but all operands are results that were written before"
+        )
 
 
 def _refuse_other_traffic(operands: Sequence[str], found: Sequence[Sequence[Differing]]) -> None:

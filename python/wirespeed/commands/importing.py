@@ -14,7 +14,7 @@ from wirespeed.commands import options
 from wirespeed.commands.fields import spread
 from wirespeed.commands.options import QuietOpt, TablesOrJsonOpt, ThreadsOpt
 from wirespeed.commands.output import emit, emit_json, say, show, stoppable
-from wirespeed.errors import InputError
+from wirespeed.errors import InputError, each_of
 from wirespeed.operators import beside, captures, catalogue, signs, text, written
 from wirespeed.progress import Bar
 
@@ -63,7 +63,7 @@ def answer(given: Options) -> int:
     """Read what an operator has (lscpu, VPP, DPDK, Suricata, PFCP, …) into a scenario; say what limits."""
     texts, capture = captures.separated(given.given, given.kind)
     _judge(given, capture is not None)
-    told = [each for file in texts for each in operators.read(file, given.kind)]
+    told = [each for found in each_of(texts, lambda file: operators.read(file, given.kind)) for each in found]
     if capture is not None:
         told.append(capture.told(given.out))
     joined = operators.join(told)

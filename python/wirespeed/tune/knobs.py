@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from wirespeed import scenarios
-from wirespeed.errors import InputError
+from wirespeed.errors import InputError, each_of
 from wirespeed.tune.target import Settings, Target
 
 MOST_VALUES: Final = 1000
@@ -75,18 +75,19 @@ def knob(path: str, values: Iterable[object], option: str = "--knob") -> Knob:
 
 def knobs(given: Iterable[str] | Mapping[str, Iterable[object] | str]) -> list[Knob]:
     """Knobs of the command line, or of a mapping of paths to values (or to a range such as "8192..65536*2")."""
-    if isinstance(given, Mapping):
-        found = [parse(f"{k}={v}") if isinstance(v, str) else knob(k, v) for k, v in given.items()]
-    else:
-        found = [parse(text) for text in given]
+    found = each_of(given.items(), lambda each: _given(*each)) if isinstance(given, Mapping) else each_of(given, parse)
     if not found:
         raise InputError("there is nothing to tune: give at least one --knob PATH=VALUES")
-    for place, each in enumerate(found):
-        if each.path in (other.path for other in found[:place]):
-            raise InputError(f"--knob {each.path}: is given twice; put all its values into one")
+    paths = [each.path for each in found]
+    if twice := [path for path in dict.fromkeys(paths) if paths.count(path) > 1]:
+        raise InputError("\n".join(f"--knob {path}: is given twice; put all its values into one" for path in twice))
     if (whole := size(found)) > MOST_POINTS:
         raise InputError(f"the knobs span {whole:,} points; at most {MOST_POINTS:,} are allowed: give fewer values")
     return found
+
+
+def _given(path: str, values: Iterable[object] | str) -> Knob:
+    return parse(f"{path}={values}") if isinstance(values, str) else knob(path, values)
 
 
 def size(of: Sequence[Knob]) -> int:
@@ -111,6 +112,7 @@ def judge(of: Sequence[Knob], target: Target) -> None:
     A pool too small for the longest rings is no mistake; an unknown name is. Where the grid is large, so many points
     of it are judged for each value as `_JUDGED` says.
     """
+    faults = []
     for each in of:
         others = [other for other in of if other is not each]
         for value in each.values:
@@ -119,7 +121,9 @@ def judge(of: Sequence[Knob], target: Target) -> None:
                 continue
             points = itertools.islice(grid(others), _JUDGED) if others else iter(())
             if all(target.check({**point, each.path: value}) is not None for point in points):
-                raise InputError(f"--knob {each.path}, value {value}: {alone}")
+                faults.append(f"--knob {each.path}, value {value}: {alone}")
+    if faults:
+        raise InputError("\n".join(faults))
 
 
 def _size(value: object) -> float:
