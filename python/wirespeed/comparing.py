@@ -103,7 +103,9 @@ def page(
         met = "".join(f"<li>{escape(_marked(each))}</li>" for each in judgements)
         metrics = [list(row) for row in rows(pair, labels)]
         body += (
-            f"<section><h2>{escape(name)}</h2><p>{escape(sentence(pair))}</p>"
+            f"<section><h2>{escape(name)}</h2>"
+            # Of two operands the sentence is the page's headline.
+            + (f"<p>{escape(sentence(pair))}</p>" if len(pairs) > 1 else "")
             + (f"<p class=note>{escape(told)}</p>" if (told := traffic_text(pair)) else "")
             + (f"<ul>{met}</ul>" if met else "")
             + (table(["metric", "a", "b", "change", "b is"], metrics) if metrics else "")

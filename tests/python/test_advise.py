@@ -870,3 +870,9 @@ def test_advice_shows_itself_in_a_notebook(advice):
     assert "var(--" not in found.plot("p99").to_json()
     with pytest.raises(wirespeed.InputError, match="this advice has rate, ndr, p99"):
         found.plot("loss")
+
+
+def test_so_few_packets_that_none_can_be_lost_are_refused_and_no_bug():
+    few = {"function.forward.prefixes": 100, "run.curve": []}
+    with pytest.raises(wirespeed.InputError, match=r"--packets 1000: too few to lose one at line rate.*40000"):
+        wirespeed.advise("forwarding", set=few, packets=1000, jobs=1)

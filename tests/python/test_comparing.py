@@ -189,6 +189,13 @@ def test_the_command_takes_a_capture_and_a_table_names_operands_as_given_and_wri
     assert operand in (tmp_path / "compared" / "comparison.html").read_text()
 
 
+def test_a_page_of_two_operands_says_its_sentence_once():
+    found = pair(metric("p99", 100.0, 120.0, 20.0, 2.0, False))
+    says = comparing.sentence(found)
+    assert comparing.page(["a", "b"], [found], [[]]).count(says) == 1
+    assert comparing.page(["a", "b", "c"], [found, found], [[], []]).count(says) == 2
+
+
 def gated(*words, cwd=None):
     command = [sys.executable, "-m", "wirespeed", "compare", *words, "-q"]
     return subprocess.run(command, capture_output=True, text=True, cwd=cwd)

@@ -87,6 +87,11 @@ def test_each_mark_has_its_half_width_as_a_bar():
     (bars,) = [layer for layer in layers if layer["mark"]["type"] == "rule"]
     assert (bars["encoding"]["y"]["field"], bars["encoding"]["y2"]["field"]) == ("low", "high")
     assert "Bars are the 95 % half-widths." in drawn.captions
+    assert not any("without a bar" in line for line in drawn.captions)
+    # One that is not bounded has no bar, and is not told to be exact by it.
+    studied = document({"a.x": [1, 2, 3]}, float, half_width=0.25)
+    studied["results"][1]["carried_mpps"]["half_width"] = None
+    assert any("without a bar" in line for line in chart.figure(studied, METRICS["carried_mpps"]).captions)
 
 
 def y_domain(drawn):

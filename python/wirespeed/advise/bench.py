@@ -175,6 +175,11 @@ class Bench:
                 if not row:
                     raise InputError(f"at line rate: {found['error']}")
                 break  # as far as it goes
+            if "loss" not in found:
+                raise InputError(
+                    f"--packets {self._asked.packets}: too few to lose one at line rate, since rings and NIC memory "
+                    f"take them in; give more, or leave it out for {PACKETS}"
+                )
             row, lift, self._lift = found, factor, lifted
             if row["loss"] >= _SATURATED or (lift == 1 and row["loss"] > _LIMITED):
                 break

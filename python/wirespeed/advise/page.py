@@ -35,7 +35,7 @@ def page(document: Mapping[str, Any]) -> str:
     body += "".join(f"<p>{escape(label)}:</p>{_code(command)}" for label, command in text.commands(document))
     first, helping = text.steps(document)
     body += table(first, helping, ("what helps, the cheapest first", "set")) if helping else ""
-    body += f"</section><section><h2>Gain against cost</h2><figure>{_against_cost(document)}</figure>"
+    body += f"</section><section><h2>Gain against cost</h2><figure class=broad>{_against_cost(document)}</figure>"
     body += f"<p class=note>{escape(_COST_NOTE)}</p>"
     body += f"</section><section><h2>What each technique brings</h2>{_charts(document)}"
     heads, rows = text.ranked(document)
@@ -141,7 +141,8 @@ def gain_against_cost(document: Mapping[str, Any], what: str) -> alt.LayerChart:
     return drawn
 
 
-_NAMES: Final = alt.Axis(labelLimit=200)
+# Room for the longest name: a browser's font may be wider than that of which the drawing was measured.
+_NAMES: Final = alt.Axis(labelLimit=200, minExtent=118)
 _TITLES: Final = {
     "rate": "rate at saturation, alone, %",
     "ndr": "highest rate without loss, alone, %",

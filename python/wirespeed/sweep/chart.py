@@ -73,6 +73,8 @@ def figure(document: Mapping[str, Any], metric: Metric) -> Figure | None:
     frame = _Frame(metric, along, by, measured)
     if any(result[metric.name]["half_width"] is not None for result in shown) and not frame.is_heat:
         captions += ("Bars are the 95 % half-widths.",)
+        if any(result[metric.name]["half_width"] is None for result in shown):
+            captions += ("A point without a bar has no half-width that is known: it is not exact.",)
     panels = []
     for values in itertools.product(*(axis.places for axis in others)):
         here = [r for r in shown if all(r["at"][axis.name] == v for axis, v in zip(others, values, strict=True))]
