@@ -16,6 +16,10 @@
 //! - and as many packets were stored as there are mbufs in the pool: a pool that gives back the mbuf that has been free for
 //!   longest touches another one with every packet until then.
 //!
+//! A machine whose caches are cold is slow, so that its rings may fill at a load that it carries once it is warm. Packets in full
+//! rings are more than devices' ways hold, so that some machines stay as slow as that for good. So between two stretches nothing
+//! arrives until rings are empty, as a trial begins with a device at rest (RFC 2544); a load that is too much fills them again.
+//!
 //! *In detail* ([`WarmUpRule::in_detail`]): a tenth as many packets as are going to be measured, and then until MSER-5 (`stats::mser5`),
 //! over means of the sojourns of this part, cuts in its first half: what it finds to be settled is then at least as long as
 //! what it finds not to be. This is looked at after a number of packets that doubles each time, so that runs that differ a
@@ -53,6 +57,9 @@ const FEW: f64 = 0.0005;
 const MOST_UNTIMED: u64 = 8;
 /// Standard deviations that two counts of events by chance may lie apart.
 const CHANCE: f64 = 3.0;
+/// How long nothing arrives before it is looked whether rings are empty; twice as long each further time, up to [`LONGEST_REST`].
+const FIRST_REST: Ps = Ps(16_000_000);
+const LONGEST_REST: Ps = Ps(100_000_000_000);
 /// Means of sojourns that MSER-5 looks at, at most.
 const SOJOURN_MEANS: usize = 1_000;
 /// Where mbufs are still unused after the first part, the second is not longer than this many times the measured packets for
@@ -243,6 +250,9 @@ fn warm_by_state(mut server: Server, from: Inherited, mbufs: u64, room: u64, wat
         };
         unsettled = vec![LlcLines, DramAccesses, DdioHits, Mbufs];
         unsettled.retain(|&measure| !is_settled(measure));
+        if !unsettled.is_empty() {
+            rest(&mut server, &mut seen, watch);
+        }
     }
     // What had not settled there shows here only after as long as there.
     for measure in inherited {
@@ -251,6 +261,22 @@ fn warm_by_state(mut server: Server, from: Inherited, mbufs: u64, room: u64, wat
         }
     }
     WarmServer { server, untimed, refused: seen.packets, unsettled, taken }
+}
+
+/// Where more packets wait than cores take in a burst each: nothing arrives until rings are empty, without time.
+fn rest(server: &mut Server, seen: &mut Refused, watch: &ProgressWatch) {
+    let mut gap = FIRST_REST;
+    server.set_functional(true);
+    while server.ring_occupancy() > server.in_full_bursts() && gap <= LONGEST_REST {
+        server.delay_arrivals(gap);
+        // The one that was on its way, and the first one behind the gap.
+        let until = server.offered() + 2;
+        if !go_on(server, until, seen, &mut None, watch) {
+            break;
+        }
+        gap = gap * 2;
+    }
+    server.set_functional(false);
 }
 
 /// How long the warm-up of a run is.

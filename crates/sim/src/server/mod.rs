@@ -981,6 +981,16 @@ impl Server {
         left_out
     }
 
+    /// The packets behind the one that is on its way come so much later.
+    pub fn delay_arrivals(&mut self, by: Ps) {
+        self.source_from += by;
+    }
+
+    /// Packets of a full burst of each core.
+    pub fn in_full_bursts(&self) -> usize {
+        self.cores.len() * self.burst
+    }
+
     /// The time in which packets that were left out would have come.
     pub fn time_left_out(&self) -> Ps {
         self.left_out
