@@ -97,21 +97,22 @@ def polls(code: str) -> dict[str, tuple[int, int]]:
     return found
 
 
-def disassembled(cubin: Path) -> str:
+def needs_disassembler() -> str:
     packages = kernels.folder()
     tool = (packages and shutil.which("nvdisasm", path=str(packages / "bin"))) or shutil.which("nvdisasm")
     if tool is None:
         pytest.skip("no nvdisasm (nvidia-cuda-nvdisasm has it): machine code is not read")
-    return subprocess.run([tool, "-c", str(cubin)], capture_output=True, text=True, check=True).stdout
+    return tool
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_100"])
 def test_who_waits_does_not_empty_the_caches_of_who_works(arch: str, tmp_path: Path) -> None:
-    command, cubin = needs_compiler(), tmp_path / "router.cubin"
+    command, disassembler, cubin = needs_compiler(), needs_disassembler(), tmp_path / "router.cubin"
 
     def compiled(source: Path) -> dict[str, tuple[int, int]]:
         subprocess.run([*command, f"-arch={arch}", "-cubin", str(source), "-o", str(cubin)], check=True)
-        return polls(disassembled(cubin))
+        read = subprocess.run([disassembler, "-c", str(cubin)], capture_output=True, text=True, check=True)
+        return polls(read.stdout)
 
     # The dispatcher sleeps, and the worker.
     assert compiled(kernels.KERNELS / "router.cu") == {"persistent": (2, 2), "persistent_any": (2, 2)}
