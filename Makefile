@@ -112,6 +112,8 @@ demo: $(STAMPS)/package
 
 # --- checks and tests -------------------------------------------------------------------------------------------------
 
+# For what it depends on, too.
+test: export RUSTC_WORKSPACE_WRAPPER := $(abspath tests/house/rustc.sh)
 test: $(STAMPS)/tested $(STAMPS)/dev $(STAMPS)/docs
 	@$(BIN)/python tests/house/suites.py test
 
