@@ -87,6 +87,8 @@ def smaller(words: list[str]) -> list[str]:
             # A small made table has no route for a capture's packets.
             few += [] if "--capture" in words else ["traffic.profile=min64", *MADE]
             return setting([*words, "--packets", "1000", *(x for each in UNTRIED for x in ("--without", each))], few)
+        case ["sensitivity", *_] if "--packets" not in words:
+            return [*words, "--packets", "1000"]
         case ["size", *_]:
             few = ["run.warmup=6000", *(UPF if "upf" in words else [])]
             few += [] if "--capture" in words else MADE
@@ -95,8 +97,9 @@ def smaller(words: list[str]) -> list[str]:
             return [{"--seconds": "--packets", "5": "500"}.get(word, word) for word in words]
         case ["router", "bench", *_]:
             return [*words, "--packets", "8192"]
-        case ["memory", "curve", *_] if "--points" not in words:
-            return [*words, "--points", "5"]
+        case ["memory", "curve", *_]:
+            few = (("--points", "5"), ("--accesses", "256"))
+            return [*words, *(x for each in few if each[0] not in words for x in each)]
         case ["memory", "buffers", *_]:
             return [*words, "--memory", "ddr4-3200aa", "--order", "fr-fcfs", "--page", "open", "--seeds", "1"]
         case ["copies", "messages", *_]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import itertools
 import json
@@ -381,7 +382,8 @@ def test_runs_have_as_many_packets_as_a_row_says_or_the_default() -> None:
     assert f"packets = {settings.PACKETS}\n" in unsaid
 
 
-def test_memory_is_answered_by_its_curve() -> None:
+def test_memory_is_answered_by_its_curve(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(curve, "curve", functools.partial(curve.curve, points=5, accesses=256))
     given = {"machine.cores": 2}
     found = curve.curve("xeon-gold-6140", reads=[75], set=given)
     (share,) = found["curves"]

@@ -63,7 +63,7 @@ def test_what_a_nic_takes_at_most_moves_what_is_carried() -> None:
         "nic.model": "connectx-5",
         "machine.cores": 6,
     }
-    found = api.sensitivity("forwarding", set=paced | {"mempool.size": 32_768}, packets=60_000)
+    found = api.sensitivity("forwarding", set=paced | {"mempool.size": 32_768}, packets=20_000)
     effects = {each.assumed.path: each for each in found.effects}
     assert effects["nic.packet_interval"].carried == pytest.approx(-1 / 6, abs=0.02)
     assert "what is carried by at most 17 % (nic.packet_interval)" in found.sentence()
