@@ -122,7 +122,7 @@ def tests() -> list[Suite]:
         # Files side by side: what a file sets up for its tests is set up once.
         Suite("pytest", ["pytest", "--numprocesses", "auto", "--dist", "loadfile"], pytest),
         # Pictures of short runs, too; warnings are errors.
-        Suite("docs", ["env", "PICTURES=short", "mkdocs", "build", "--strict", "--quiet"], one),
+        Suite("docs", ["env", "PICTURES=short", "mkdocs", "build", "--strict", "--quiet"], one, beside=True),
     ]
 
 
