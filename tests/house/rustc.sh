@@ -2,11 +2,19 @@
 # What cargo calls in the place of rustc for crates of the workspace while `make test` runs (RUSTC_WORKSPACE_WRAPPER).
 #
 # A crate's unit tests are compiled with all of its code once more, and Cargo.toml cannot tell them from its library. Of
-# these crates that takes longer optimised than it saves. Seconds of CPU to build and to run, optimised and not:
-# sim 118 and 17, studies 39 and 18, daemon 10 and 3. Not so of machine: its tests take 8 s, and more than 106.
+# these programs that takes longer optimised than it saves. Seconds of CPU to build and to run, optimised and not:
+# sim 118 and 17, studies 39 and 18, daemon 10 and 3; suites of machine 33 and 21, of traffic 14 and 3. Not so of the unit
+# tests of machine: they take 8 s, and more than 106.
 case " $* " in
-*" --crate-name daemon "*" --test "* | *" --crate-name sim "*" --test "* | *" --crate-name studies "*" --test "*)
-    set -- "$@" -C opt-level=0 # the last one counts
+*" --test "*)
+    crate=${*##*--crate-name }
+    case "${CARGO_PKG_NAME-}/${crate%% *}" in
+    wirespeed-sim/sim | wirespeed-studies/studies | wirespeed-daemon/daemon | \
+        wirespeed-machine/suite | wirespeed-traffic/suite)
+        # The last one counts.
+        set -- "$@" -C opt-level=0
+        ;;
+    esac
     ;;
 esac
 exec "$@"

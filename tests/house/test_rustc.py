@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 
@@ -9,34 +10,38 @@ import pytest
 import rust
 
 WRAPPER = rust.ROOT / "tests" / "house" / "rustc.sh"
-NAMED = re.findall(r"--crate-name (\w+) ", WRAPPER.read_text())
+NAMED = re.findall(r"wirespeed-(\w+)/(\w+)", WRAPPER.read_text())
+"""Rooms, and programs of their tests."""
 
 
-def called(*arguments: str) -> list[str]:
+def called(room: str, *arguments: str) -> list[str]:
     """What rustc would be called with."""
     command = [WRAPPER, "printf", r"%s\n", *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    environment = {**os.environ, "CARGO_PKG_NAME": f"wirespeed-{room}"}
+    return subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout.splitlines()
 
 
-@pytest.mark.parametrize("crate", NAMED)
-def test_unit_tests_of_crates_that_it_names_are_not_optimised(crate: str) -> None:
-    given = ["--crate-name", crate, "--edition=2024", "-C", "opt-level=2", "--test", "--cfg", 'feature="a b"']
-    assert called(*given) == [*given, "-C", "opt-level=0"]
-    assert (rust.rooms()[crate].folder / "src" / "lib.rs").exists()
+@pytest.mark.parametrize(("room", "program"), NAMED)
+def test_tests_that_it_names_are_not_optimised(room: str, program: str) -> None:
+    given = ["--crate-name", program, "--edition=2024", "-C", "opt-level=2", "--test", "--cfg", 'feature="a b"']
+    assert called(room, *given) == [*given, "-C", "opt-level=0"]
+    root = "tests/suite/main.rs" if program == "suite" else "src/lib.rs"
+    assert (rust.rooms()[room].folder / root).exists()
+    assert program in ("suite", room)
 
 
 @pytest.mark.parametrize(
-    "given",
+    ("room", "given"),
     [
-        ["--crate-name", "sim", "--crate-type", "lib", "--check-cfg", "cfg(docsrs,test)"],
-        ["--crate-name", "suite", "-C", "opt-level=2", "--test"],
-        ["--crate-name", "simt", "--test"],
-        ["-vV"],
+        ("sim", ["--crate-name", "sim", "--crate-type", "lib", "--check-cfg", "cfg(docsrs,test)"]),
+        ("router", ["--crate-name", "suite", "-C", "opt-level=2", "--test"]),
+        ("machine", ["--crate-name", "machine", "-C", "opt-level=2", "--test"]),
+        ("sim", ["-vV"]),
     ],
 )
-def test_whatever_else_is_compiled_is_compiled_as_it_is_said(given: list[str]) -> None:
+def test_whatever_else_is_compiled_is_compiled_as_it_is_said(room: str, given: list[str]) -> None:
     assert NAMED
-    assert called(*given) == given
+    assert called(room, *given) == given
 
 
 def test_make_test_builds_and_tests_with_it() -> None:
