@@ -838,7 +838,15 @@ fn one_option(
                 "modulo" => SliceHash::Modulo,
                 "intel" => SliceHash::Intel,
                 "mixed" => SliceHash::Mixed,
-                _ => return Err(no(path, text, "hash=xor-fold, modulo, intel or mixed", "which slice has a line")),
+                "even" => SliceHash::Even,
+                _ => {
+                    return Err(no(
+                        path,
+                        text,
+                        "hash=xor-fold, modulo, intel, mixed or even",
+                        "which slice has a line",
+                    ));
+                }
             };
         }
         "ring" => *wires = Some(WireTopology::Ring),
@@ -1121,7 +1129,10 @@ mod tests {
             ("32KiB/8:age=4", "levels[0] = age=4: allowed is an age of 0 to 3, as in age=2"),
             ("32KiB/8:slices=3", "levels[0].slices = 3 with 64 sets: allowed is a divisor of the sets"),
             ("32KiB/8:slices=x", "levels[0] = slices=x: allowed is slices=N, 1 to 64"),
-            ("32KiB/8:slices=4:hash=md5", "levels[0] = hash=md5: allowed is hash=xor-fold, modulo, intel or mixed"),
+            (
+                "32KiB/8:slices=4:hash=md5",
+                "levels[0] = hash=md5: allowed is hash=xor-fold, modulo, intel, mixed or even",
+            ),
             ("32KiB/8:hash=intel", "levels[0] = hash=intel: allowed is an option of a level with slices"),
             ("32KiB/8:mesh=3", "levels[0] = mesh=3: allowed is an option of a level with slices"),
             ("32KiB/8:slices=4:ring:mesh=2", "levels[0] = ring and mesh=2: allowed is one wires"),

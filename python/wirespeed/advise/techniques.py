@@ -193,7 +193,7 @@ def _prefetcher(of: Resolved) -> Built:
 
 def _hash(of: Resolved) -> Built:
     llc = of["machine"]["llc"]
-    if int(llc.get("slices", 1)) < 2 or llc.get("hash") in ("mixed", "intel"):
+    if int(llc.get("slices", 1)) < 2 or llc.get("hash") in ("mixed", "even", "intel"):
         return "there is one slice" if int(llc.get("slices", 1)) < 2 else "the hash uses all address bits already"
     return ["machine.llc.hash=mixed"], Cost()
 

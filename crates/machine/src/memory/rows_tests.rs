@@ -54,7 +54,7 @@ proptest! {
     fn rows_match_lines(
         steps in prop::collection::vec((0u8..4, 0u64..900, 1u64..40, 0u16..20, 0u64..60_000), 1..250),
         slices in prop::sample::select(vec![1u32, 2, 5, 18, 64]), ways in prop::sample::select(vec![0b1100u32, 0b0111, 0b1111, 0b1000]),
-        hash in prop::sample::select(vec![SliceHash::Modulo, SliceHash::XorFold, SliceHash::Mixed]),
+        hash in prop::sample::select(vec![SliceHash::Modulo, SliceHash::XorFold, SliceHash::Mixed, SliceHash::Even]),
         inclusion in prop::sample::select(vec![Inclusion::Victim, Inclusion::NonInclusive, Inclusion::Inclusive]),
         cores in prop::sample::select(vec![3u16, 20]), mesh: bool,
     ) {
