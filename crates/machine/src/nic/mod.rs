@@ -104,6 +104,9 @@ pub struct NicSpec {
     pub queues_per_core: u32,
     /// Transmit descriptors of each queue; there is a queue a core and port.
     pub tx_descriptors: u32,
+    /// Descriptors that the NIC takes in a ring at the most: 65536 when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub most_descriptors: Option<u32>,
     /// Packets a core takes at most from its ring at once.
     pub burst: u32,
     /// What the driver does to a fresh mbuf when it posts it to a receive descriptor.
@@ -202,6 +205,9 @@ impl Default for ElasticSpec {
     }
 }
 
+/// Of a ring, whatever the NIC.
+const MOST_DESCRIPTORS: u32 = 1 << 16;
+
 /// Of a doorbell, and of what a NIC takes for a packet.
 const LONGEST: Ps = Ps::from_ns(1_000_000);
 
@@ -248,10 +254,30 @@ impl NicSpec {
         }
     }
 
+    fn check_descriptors(&self, path: &str) -> Result<(), MachineError> {
+        let most = self.most_descriptors.unwrap_or(MOST_DESCRIPTORS);
+        for (field, value, bulk) in [
+            ("rx_descriptors", self.rx_descriptors, self.driver.rx_bulk),
+            ("tx_descriptors", self.tx_descriptors, self.driver.tx_bulk),
+        ] {
+            let least = self.burst.max(32).max(bulk);
+            let remedy = if value > most && self.most_descriptors.is_some() {
+                "the NIC takes no longer rings: take fewer, or more queues (nic.queues_per_core)"
+            } else {
+                "a ring holds at least a burst, and what the driver refills and frees at a time"
+            };
+            if !(least..=most).contains(&value) {
+                let (path, allowed) = (format!("{path}.{field}"), format!("{least} to {most}"));
+                return Err(MachineError::new(path, value.to_string(), allowed, remedy.into()));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks the ranges. `path` is where the specification stands in the scenario.
     ///
     /// # Errors
-    /// A value outside its range, or a ring smaller than a burst.
+    /// A value outside its range, a ring smaller than a burst, or one that the NIC does not take.
     pub fn check(&self, path: &str) -> Result<(), MachineError> {
         let error = |field: &str, came: String, allowed: &str, remedy: &str| {
             Err(MachineError::new(format!("{path}.{field}"), came, allowed, remedy.into()))
@@ -270,20 +296,11 @@ impl NicSpec {
             return error("burst", self.burst.to_string(), "1 to 1024", "DPDK applications take 32");
         }
         self.driver.check(&format!("{path}.driver"), self.refill)?;
-        for (field, value, bulk) in [
-            ("rx_descriptors", self.rx_descriptors, self.driver.rx_bulk),
-            ("tx_descriptors", self.tx_descriptors, self.driver.tx_bulk),
-        ] {
-            let least = self.burst.max(32).max(bulk);
-            if !(least..=1 << 16).contains(&value) {
-                return error(
-                    field,
-                    value.to_string(),
-                    &format!("{least} to 65536"),
-                    "a ring holds at least a burst, and what the driver refills and frees at a time",
-                );
-            }
+        if let Some(most) = self.most_descriptors.filter(|most| !(32..=MOST_DESCRIPTORS).contains(most)) {
+            let (allowed, remedy) = (format!("32 to {MOST_DESCRIPTORS}"), "give what the NIC's driver allows");
+            return error("most_descriptors", most.to_string(), &allowed, remedy);
         }
+        self.check_descriptors(path)?;
         self.check_rings(path)?;
         if let Some(targets) = &self.targets {
             targets.check(&format!("{path}.targets"))?;
@@ -351,6 +368,7 @@ pub(crate) mod tests {
             elastic: None,
             queues_per_core: 1,
             tx_descriptors: descriptors,
+            most_descriptors: None,
             burst: 32,
             refill: Refill::Computed,
             fast_free: false,
@@ -366,5 +384,25 @@ pub(crate) mod tests {
             fifo: Size::from_bytes(1 << 19),
             pcie,
         }
+    }
+
+    #[test]
+    fn a_ring_that_the_nic_does_not_take_is_refused_with_what_it_takes() {
+        let of = |descriptors, most_descriptors| NicSpec { most_descriptors, ..nic_of(descriptors) }.check("nic");
+        assert_eq!((of(4096, Some(4096)), of(65536, None)), (Ok(()), Ok(())));
+        assert_eq!(
+            of(8192, Some(4096)).unwrap_err().to_string(),
+            "nic.rx_descriptors = 8192: allowed is 32 to 4096 \
+             (the NIC takes no longer rings: take fewer, or more queues (nic.queues_per_core))"
+        );
+        assert!(
+            of(16, Some(4096))
+                .unwrap_err()
+                .to_string()
+                .ends_with("(a ring holds at least a burst, and what the driver refills and frees at a time)")
+        );
+        assert!(
+            of(64, Some(16)).unwrap_err().to_string().starts_with("nic.most_descriptors = 16: allowed is 32 to 65536")
+        );
     }
 }
