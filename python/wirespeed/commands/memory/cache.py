@@ -20,8 +20,8 @@ _EPILOG: Final = (
     "  wirespeed memory cache --levels 48KiB/12,2MiB/16:srrip,L3=32MiB/16:victim --trace lackey.txt.gz\n\n"
     "Options of a level stand behind colons: lru, fifo, mru, tree-plru, random, srrip, age=N; non-inclusive, "
     "inclusive, victim; write-back, write-through; write-allocate, write-validate, write-around; next-line=N, "
-    "stride=N, stream=N; ways=MASK, class1=MASK to class15=MASK; slices=N, hash=xor-fold, modulo, intel, mixed or even, "
-    "ring, mesh=COLUMNS; of the last level io=MASK, io-age=N."
+    "stride=N, stream=N; ways=MASK, class1=MASK to class15=MASK; slices=N, hash=xor-fold, modulo, intel, mixed "
+    "or even, ring, mesh=COLUMNS; of the last level io=MASK, io-age=N."
 )
 
 app = typer.Typer()
