@@ -28,6 +28,7 @@ from wirespeed.summary import (
     loss_is_known,
     memory_cycles,
     memory_share,
+    proven,
     rejected_text,
     search_rejects_text,
     stages,
@@ -35,6 +36,8 @@ from wirespeed.summary import (
 )
 from wirespeed.summary_types import Summary
 
+# A load is that of the line from this share on.
+_LINE: Final = 0.99
 # A smaller gain of the rate is none: rates are reckoned.
 _LEAST_GAIN: Final = 0.005
 # What is more by this share, or by more, is told as a multiple.
@@ -106,6 +109,12 @@ def one_more_core(summary: Summary, settings: Mapping[str, Any]) -> str:
         for mpps, found in zip((cores.mpps, cores.with_one_more), others, strict=True)
     )
     ends = others[1][0] if others[1] else None
+    shown = proven(summary)
+    if shown is not None and (carried := shown.get("carried_mpps") or 0.0) >= now:
+        if shown["load"] >= _LINE:
+            are = "carries" if cores.cores == 1 else "carry"
+            return f"Nothing for the rate: {_cores(cores)} {are} line rate, {q.mpps(carried)}.{_relief(summary, cores)}"
+        now, then = carried, max(then, carried)
     gain = then / now - 1
     least = "at least " if cores.has_short_bursts else ""
     if gain < _LEAST_GAIN and ends is not None:
@@ -243,7 +252,7 @@ def tail(summary: Summary, slow: Slowest | None) -> str:
     more = {reason: ns - slow.mean_parts_ns[reason] for reason, ns in slow.slow_parts_ns.items()}
     named = [reason for reason in sorted(more, key=lambda each: -more[each]) if more[reason] > _REMARKABLE * excess]
     parts = [_of(summary, reason, more[reason], excess) for reason in named[:_NAMED]]
-    beside = f"{q.duration(slow.slow_ns)} beside {q.duration(slow.mean_ns)} ({of})"
+    beside = f"{q.duration(slow.slow_ns)} in their mean beside {q.duration(slow.mean_ns)} ({of})"
     if not parts:
         return f"No single part: the slowest 1 % are {q.duration(excess)} slower than the mean, {beside}."
     makes = "make" if len(parts) > 1 else "makes"
@@ -297,24 +306,46 @@ def _keeps(summary: Summary) -> str:
     rejects = f" {told}." if told else ""
     match status(summary):
         case "line_rate":
-            return f"Yes: at line rate {none}.{rejects}"
+            return f"Yes: at line rate {none}.{_doubt(summary)}{rejects}"
         case "loses":
             offered = _of_line(summary)
             return f"No: {q.count(lost)} of {q.count(packets)} packets were lost at {offered}.{rejects}"
         case "found":
             return f"No: {_found(summary)}.{rejects}"
         case "carries":
-            further = curve_text(summary) or "Line rate was not offered."
-            return f"At {_of_line(summary)} yes: {none}. {further}{rejects}"
+            further = curve_text(summary) or _line_rate(summary)
+            return f"At {_of_line(summary)} yes: {none}. {further}{_doubt(summary)}{rejects}"
     # What rejects keeps up with what is offered, and carries less.
     return f"None was lost, but not all is carried. {told}." if told and not summary.get("lost") else headline(summary)
+
+
+def _line_rate(summary: Summary) -> str:
+    """What is known of line rate where it was not offered."""
+    served, load, cores = ceilings.served_mpps(summary), summary.get("load"), ceilings.of_cores(summary, {})
+    if served is None or not q.is_number(load) or not 0 < load < 1 or cores is None or cores.mpps >= served / load:
+        return "Line rate was not offered."
+    may = "may end" if cores.has_short_bursts else "end"
+    may = f"{may}s" if cores.cores == 1 and not cores.has_short_bursts else may
+    return f"Line rate, {q.mpps(served / load)}, was not offered: {_cores(cores)} {may} at {q.mpps(cores.mpps)}."
+
+
+def _doubt(summary: Summary) -> str:
+    """That measured servers of its kind came to less than is offered, where the model's error leaves room for that."""
+    errors = (summary.get("verdict") or {}).get("model_errors") or []
+    high = next((each.get("high") for each in errors if each.get("kind") == "rate" and each.get("rows")), None)
+    (_, full), offered = _rate_told(summary), summary.get("offered_mpps")
+    if not q.is_number(high) or full is None or not q.is_number(offered) or full / (1 + high) >= offered:
+        return ""
+    return (
+        f" That is in simulation: by its error on measured servers a real one may end at {q.mpps(full / (1 + high))}."
+    )
 
 
 def _of_line(summary: Summary) -> str:
     offered, line = summary.get("offered_gbps"), summary.get("line_rate_gbps")
     if not q.is_number(offered) or not q.is_number(line) or line <= 0:
         return "what was offered"
-    return "line rate" if offered >= 0.99 * line else f"{q.share(offered / line, 0)} of line rate"
+    return "line rate" if offered >= _LINE * line else f"{q.share(offered / line, 0)} of line rate"
 
 
 def _found(summary: Summary) -> str:
@@ -350,6 +381,12 @@ def _left(summary: Summary, settings: Mapping[str, Any], headroom: float) -> str
     is_least = limit == "core" and cores is not None and cores.has_short_bursts
     earliest = " at the earliest" if is_least else ""
     to_line = 1 / load - 1 if q.is_number(load) and load > 0 else 0.0
+    shown = proven(summary)
+    if shown is not None and q.is_number(load) and load > 0 and (further := shown["load"] / load - 1) > _LEAST_GAIN:
+        if shown["load"] >= _LINE:
+            return _first(f"line rate is {_more(to_line)}, and was carried without loss")
+        if further >= headroom:
+            return _first(f"at least {_more(further)} was carried without loss; line rate is {_more(to_line)}")
     if to_line < _LEAST_GAIN:
         full = f"{q.share(headroom)} above" if headroom < _TIMES else f"{q.digits(1 + headroom, 2)} times"
         told = f"{LIMITS[limit]} is full at {full} line rate{earliest}"
@@ -399,12 +436,6 @@ def _ddio(summary: Summary) -> str:
     if not q.is_number(rate):
         return ""
     told = f"{q.share(rate, 0)} of the lines that the NIC writes are in the LLC already; the rest has to be allocated"
-    wait, mean = (summary.get("attribution_ns") or {}).get("dma_memory"), (summary.get("sojourn_ns") or {}).get("mean")
-    if q.is_number(wait) and q.is_number(mean) and mean > 0:
-        told += f". The NIC's writes wait {q.duration(wait)} for memory, {q.share(wait / mean)} of the mean sojourn"
-    llc = next((level for level in levels(summary) if level.get("name") == "LLC"), None)
-    if llc is not None and q.is_number(hits := llc.get("hit_rate")):
-        told += f"; cores then find {q.share(hits, 0)} of what they ask of the LLC"
     return f"{told}.{_missed(summary)}"
 
 
@@ -413,8 +444,8 @@ def _spent(summary: Summary, memory: float) -> str:
     parts = core_cycles(summary)
     work = sum(part.share for part in parts if part.family == "core")
     told = f" Of a packet's cycles {q.share(work, 0)} execute instructions; memory's share is {q.share(memory, 0)}"
-    most = max((part for part in parts if part.family in ("shared", "dram")), key=lambda part: part.ns, default=None)
-    return f"{told}, most of it {most.label}." if most is not None else f"{told}."
+    of = {family: sum(part.share for part in parts if part.family == family) for family in ("dram", "shared")}
+    return f"{told}: {q.share(of['dram'], 0)} wait for DRAM, {q.share(of['shared'], 0)} for the LLC and other cores."
 
 
 def _without_ddio(told: str) -> str:
@@ -423,17 +454,17 @@ def _without_ddio(told: str) -> str:
 
 
 def _missed(summary: Summary) -> str:
-    """What cores pay for lines that the LLC lacks, in time and rate: the most that DDIO could still bring."""
-    ghz, cores = (summary.get("machine") or {}).get("core_ghz"), ceilings.of_cores(summary, {})
+    """What cores pay for lines that the LLC lacks."""
+    ghz = (summary.get("machine") or {}).get("core_ghz")
     missed, whole = memory_cycles(summary, _DRAM), sum(part.ns for part in core_cycles(summary))
-    if not q.is_number(ghz) or cores is None or missed is None or missed >= whole:
+    if not q.is_number(ghz) or missed is None or missed >= whole:
         return ""
     if not missed:
         return " Cores wait for no DRAM: more of it brings them nothing."
     return (
-        f" What they do not find costs them {q.duration(missed / ghz)} a packet, {q.share(missed / whole)} of its "
-        f"cycles: were all of it there, they would go to {q.mpps(cores.mpps * whole / (whole - missed))} at most, now "
-        f"{q.mpps(cores.mpps)}. What DDIO brings is the difference to a run without it:"
+        f" Cores wait {q.duration(missed / ghz)} a packet for what the LLC lacks, packets and tables, "
+        f"{q.share(missed / whole)} of its cycles. What DDIO brings this run does not tell: it is the difference "
+        f"to one without it:"
     )
 
 

@@ -559,17 +559,28 @@ def headline(summary: Summary) -> str:
     return "No verdict: no packet was measured." if not summary.get("packets") else "No verdict was given."
 
 
-def curve_text(summary: Summary) -> str | None:
-    """How far the load could go: the highest that was run without loss, and the first with it; None without a curve."""
-    if not summary.get("packets"):
-        return None
+def _points(summary: Summary) -> tuple[list[CurvePoint], list[CurvePoint]]:
+    """The points of the curve by load, and the first of them up to the one that loses."""
     points = sorted(
         (p for p in summary.get("curve") or [] if q.is_number(p.get("load")) and q.is_number(p.get("loss"))),
         key=lambda p: p["load"],
     )
+    return points, list(itertools.takewhile(lambda p: p["loss"] == 0, points))
+
+
+def proven(summary: Summary) -> CurvePoint | None:
+    """The point of the curve at the highest load that lost nothing; None without one."""
+    _, clean = _points(summary)
+    return clean[-1] if clean and q.is_number(clean[-1].get("carried_mpps")) else None
+
+
+def curve_text(summary: Summary) -> str | None:
+    """How far the load could go: the highest that was run without loss, and the first with it; None without a curve."""
+    if not summary.get("packets"):
+        return None
+    points, clean = _points(summary)
     if not points:
         return None
-    clean = list(itertools.takewhile(lambda p: p["loss"] == 0, points))
     if not clean:
         return f"Packets are lost at every load that was tried, from {q.share(points[0]['load'], 0)} of line rate on."
     load, carried = clean[-1]["load"], clean[-1].get("carried_mpps")
