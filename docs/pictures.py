@@ -6,7 +6,9 @@ tests have it, runs are short; such a picture is never new enough, so that the n
 
 from __future__ import annotations
 
+import csv
 import functools
+import importlib.util
 import io
 import json
 import os
@@ -28,6 +30,7 @@ from wirespeed import _wirespeed
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs" / "pictures"
 STUDY = ROOT / "examples" / "five-systems" / "results.json"
+TECHNIQUES = ROOT / "examples" / "techniques"
 SERVER_STUDY = ROOT / "papers" / "2020-access-korikawa" / "server.json"
 SHORT = os.environ.get("PICTURES") == "short"
 LOADS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4)
@@ -51,7 +54,14 @@ MACHINES = (
 def draw() -> None:
     """Writes every picture that lacks, or is older than what it is made from."""
     FOLDER.mkdir(exist_ok=True)
-    sources = [Path(__file__), Path(_wirespeed.__file__), STUDY, SERVER_STUDY, *(ROOT / "papers").glob("*/claims.json")]
+    sources = [
+        Path(__file__),
+        Path(_wirespeed.__file__),
+        STUDY,
+        SERVER_STUDY,
+        *TECHNIQUES.glob("*"),
+        *(ROOT / "papers").glob("*/claims.json"),
+    ]
     newest = max(source.stat().st_mtime for source in sources)
     files = {name: FOLDER / f"{name}.svg" for name in PICTURES}
     old = [name for name, file in files.items() if not file.exists() or file.stat().st_mtime < newest]
@@ -299,6 +309,17 @@ def three_architectures(study: dict) -> alt.Chart:
     )
 
 
+def techniques() -> alt.TopLevelMixin:
+    """What each technique of the study of techniques brings, by function and server."""
+    spec = importlib.util.spec_from_file_location("findings_of_techniques", TECHNIQUES / "findings.py")
+    if spec is None or spec.loader is None:
+        raise RuntimeError(f"{TECHNIQUES}: has no findings.py")
+    findings = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(findings)
+    with (TECHNIQUES / "results.csv").open(encoding="utf-8", newline="") as lines:
+        return findings.chart(list(csv.DictReader(lines)))
+
+
 def delay_by_load() -> alt.Chart:
     """Sojourn against load, of one small machine."""
     rows = []
@@ -365,6 +386,7 @@ def sampling() -> alt.Chart:
 PICTURES: dict[str, Callable[[], alt.TopLevelMixin | str]] = {
     "front": front,
     "five-systems": lambda: five_systems(json.loads(STUDY.read_text(encoding="utf-8"))),
+    "techniques": techniques,
     "three-architectures": lambda: three_architectures(json.loads(SERVER_STUDY.read_text(encoding="utf-8"))),
     "delay-by-load": delay_by_load,
     "warm-up": warm_up,
