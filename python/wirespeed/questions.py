@@ -36,6 +36,8 @@ from wirespeed.summary import (
 )
 from wirespeed.summary_types import Summary
 
+# What the model's error is known of.
+_KINDS: Final[Mapping[str, str]] = {"rate": "rates", "latency": "latency", "hits": "DDIO hits"}
 # A load is that of the line from this share on.
 _LINE: Final = 0.99
 # A smaller gain of the rate is none: rates are reckoned.
@@ -285,7 +287,7 @@ def ten(summary: Summary, scenario: str, slow: Slowest | None, assumed: str) -> 
     more = _left_open(summary, scenario, slow)
     settings = ceilings.read_settings(scenario)
     found = [
-        Reply("Does it keep wire speed?", _keeps(summary), "numbers"),
+        Reply("Does it keep wire speed?", _keeps(summary, settings), "numbers"),
         Reply("By how much?", _margin(summary, settings), "rate"),
         Reply("What limits it?", _limit(summary), "cycles"),
         *more[:2],
@@ -298,7 +300,7 @@ def ten(summary: Summary, scenario: str, slow: Slowest | None, assumed: str) -> 
     return [reply for reply in found if reply.text]
 
 
-def _keeps(summary: Summary) -> str:
+def _keeps(summary: Summary, settings: Mapping[str, Any]) -> str:
     packets, lost, upper = summary.get("packets"), summary.get("lost"), summary.get("loss_upper_95")
     bound = f"; fewer than {upper * 1e6:.3g} in a million, at 95 %" if q.is_number(upper) else ""
     none = f"none of {q.count(packets)} packets was lost{bound}"
@@ -313,15 +315,15 @@ def _keeps(summary: Summary) -> str:
         case "found":
             return f"No: {_found(summary)}.{rejects}"
         case "carries":
-            further = curve_text(summary) or _line_rate(summary)
+            further = curve_text(summary) or _line_rate(summary, settings)
             return f"At {_of_line(summary)} yes: {none}. {further}{_doubt(summary)}{rejects}"
     # What rejects keeps up with what is offered, and carries less.
     return f"None was lost, but not all is carried. {told}." if told and not summary.get("lost") else headline(summary)
 
 
-def _line_rate(summary: Summary) -> str:
+def _line_rate(summary: Summary, settings: Mapping[str, Any]) -> str:
     """What is known of line rate where it was not offered."""
-    served, load, cores = ceilings.served_mpps(summary), summary.get("load"), ceilings.of_cores(summary, {})
+    served, load, cores = ceilings.served_mpps(summary), summary.get("load"), ceilings.of_cores(summary, settings)
     if served is None or not q.is_number(load) or not 0 < load < 1 or cores is None or cores.mpps >= served / load:
         return "Line rate was not offered."
     may = "may end" if cores.has_short_bursts else "end"
@@ -501,7 +503,6 @@ def _by_chance(summary: Summary, name: str) -> tuple[float, float] | None:
 def _model(summary: Summary) -> Iterator[str]:
     """What the model's error on measured servers makes of what is told: from where to where it is."""
     errors = (summary.get("verdict") or {}).get("model_errors") or []
-    nouns = {"rate": "rates", "latency": "latency", "hits": "DDIO hits"}
     for each in errors:
         low, high = each.get("low"), each.get("high")
         if each.get("rows") and q.is_number(low) and q.is_number(high):
@@ -509,9 +510,9 @@ def _model(summary: Summary) -> Iterator[str]:
             of = f"{q.count(each['rows'])} measurements of {each['sources']} {sources}"
             band = f"were {_band(low, high, each['kind'])} in {of}"
             within = _by_model(summary, each["kind"], low, high)
-            noun = nouns[each["kind"]]
+            noun = _KINDS[each["kind"]]
             yield f"With the model's error {within} (predictions {band})." if within else f"Predicted {noun} {band}."
-    missing = [nouns[each["kind"]] for each in errors if not each.get("rows")]
+    missing = [_KINDS[each["kind"]] for each in errors if not each.get("rows")]
     if missing:
         yield f"No server was measured that tells how far off {_and(missing)} {_is(missing)}."
 
@@ -561,14 +562,21 @@ def _holds(summary: Summary, assumed: str) -> str:
     machine = (summary.get("machine") or {}).get("name")
     if not machine:
         return ""
-    shared = sorted(
-        {part for each in (summary.get("verdict") or {}).get("model_errors") or [] for part in each["shared"]}
-    )
-    like = f"measured servers share its {', '.join(shared)}" if shared else "no measured server shares a part with it"
-    told = f"As far as yours is a {machine}: {like}."
+    errors = (summary.get("verdict") or {}).get("model_errors") or []
+    shared = sorted({part for each in errors for part in each["shared"]})
+    known = [_KINDS[each["kind"]] for each in errors if each.get("rows")]
+    unknown = [_KINDS[each["kind"]] for each in errors if not each.get("rows")]
+    told = f"If yours is a {machine}: "
+    if known:
+        of = f" with its {', '.join(shared)}" if shared else ""
+        told += f"{_and(known)} {_is(known)} checked by measured servers{of}"
+        told += f", {_and(unknown)} by none" if unknown else ""
+    else:
+        told += "nothing of it is checked by a measured server"
+    told += ". Comparisons hold better than numbers."
     if assumed:
         told += f" {assumed.split(':')[0]}."
-    return f"{told} Yours: wirespeed calibrate measures it, wirespeed import reads lscpu and ethtool."
+    return f"{told} Another one is described first: wirespeed calibrate measures it, wirespeed import reads lscpu."
 
 
 def to_type(summary: Summary, again: Sequence[str], advise: Sequence[str], out: str = "") -> tuple[str, str]:
