@@ -401,7 +401,7 @@ const REORDERED: u32 = 2048;
 /// Where a row lies among those beside it, and which row lies there: the same.
 #[inline(always)]
 fn reordered(row: u32) -> u32 {
-    row ^ mix(row / REORDERED) % REORDERED
+    row ^ (mix(row / REORDERED) % REORDERED)
 }
 
 #[inline(always)]
