@@ -116,7 +116,10 @@ def one_more_core(summary: Summary, settings: Mapping[str, Any]) -> str:
         if shown["load"] >= _LINE:
             are = "carries" if cores.cores == 1 else "carry"
             return f"Nothing for the rate: {_cores(cores)} {are} line rate, {q.mpps(carried)}.{_relief(summary, cores)}"
-        now, then = carried, max(then, carried)
+        if then <= carried:
+            return f"Not told: {q.mpps(carried)} was carried, more than how busy they are lets {_cores(cores)} come to."
+        now = carried
+        ends = None if ends is None or ends.mpps <= carried else ends
     gain = then / now - 1
     least = "at least " if cores.has_short_bursts else ""
     if gain < _LEAST_GAIN and ends is not None:

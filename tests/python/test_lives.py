@@ -124,6 +124,20 @@ def test_the_headline_says_where_slow_packets_are_slower_than_the_mean(told, res
     assert "3.30 µs longer than the mean: 91 % of that in a ring" in said
 
 
+def test_a_loss_is_drawn_with_what_was_inside_for_its_core():
+    def life(packet, core):
+        spans = [{"stage": "wire_in", "from": 0, "to": 10}, {"stage": "queue", "from": 10, "to": 90, "core": core}]
+        return {"packet": packet, "chosen": ["loss"], "frame_bytes": 60, "fate": "sent", "sojourn": 80, "spans": spans}
+
+    lost = {**life(9, 0), "fate": "no_mbuf", "sojourn": 0, "spans": [{"stage": "wire_in", "from": 40, "to": 50}]}
+    loss = {"packet": 9, "at": 50, "core": 0, "reason": "no_mbuf"}
+    text = page.page({"packets": [life(1, 0), life(2, 1), lost], "bursts": [], "losses": [loss]})
+    drawn = text.split("<h2>One by one</h2>")[0]
+    assert "packet 1, sent" in drawn
+    assert "packet 9, no_mbuf" in drawn
+    assert "packet 2, sent" not in drawn
+
+
 def test_the_command_writes_both_and_says_so(tmp_path, monkeypatch):
     for name, force in (("slow.json", ()), ("slow.json.gz", ("--force",))):
         assert run(monkeypatch, "forwarding", *FEW, "--trace", str(tmp_path / name), *force) == 0

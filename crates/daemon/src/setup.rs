@@ -449,9 +449,15 @@ pub fn sources(
                 .into(),
         );
     }
-    // Last: it counts what nobody else has.
-    let resctrl = Resctrl::open(parts.resctrl.clone())?;
-    sources.extend(FromBandwidth::of(&resctrl)?.map(|source| Box::new(source) as Box<dyn CounterSource>));
+    let others = [
+        config.json.as_ref().map(|json| &json.memory_bytes),
+        config.perf.as_ref().map(|perf| &perf.memory_bytes),
+        config.prometheus.as_ref().map(|metrics| &metrics.memory_bytes),
+    ];
+    if others.into_iter().flatten().all(Vec::is_empty) {
+        let resctrl = Resctrl::open(parts.resctrl.clone())?;
+        sources.extend(FromBandwidth::of(&resctrl)?.map(|source| Box::new(source) as Box<dyn CounterSource>));
+    }
     Ok(sources)
 }
 

@@ -29,7 +29,10 @@ impl LocalServer {
         if uri.scheme_str() != Some("http") || !is_own {
             return Err(wrong());
         }
-        let config = ureq::Agent::config_builder().timeout_global(Some(PATIENCE)).proxy(None).build();
+        let config = ureq::Agent::config_builder();
+        // Who answers may not send to another machine.
+        let config =
+            config.timeout_global(Some(PATIENCE)).proxy(None).max_redirects(0).max_redirects_will_error(true).build();
         Ok(LocalServer { url: url.into(), agent: config.into() })
     }
 
@@ -64,5 +67,21 @@ mod tests {
         for url in ["http://10.0.0.1/", "https://127.0.0.1/", "127.0.0.1", "http://example.org/"] {
             assert!(server(url).is_err(), "{url}");
         }
+    }
+
+    #[test]
+    fn who_sends_to_another_address_is_not_followed() {
+        use std::io::{Read, Write};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/metrics", listener.local_addr().unwrap());
+        let thread = std::thread::spawn(move || {
+            let (mut peer, _) = listener.accept().unwrap();
+            let mut asked = [0; 512];
+            let _ = peer.read(&mut asked);
+            let _ = peer.write_all(b"HTTP/1.1 302 Found\r\nLocation: http://192.0.2.1/\r\nContent-Length: 0\r\n\r\n");
+        });
+        let told = LocalServer::new(&url, "http://127.0.0.1:9738/").unwrap().text("text/plain", "start it");
+        assert!(told.unwrap_err().to_string().contains("no answer"));
+        thread.join().unwrap();
     }
 }

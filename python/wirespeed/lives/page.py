@@ -15,6 +15,8 @@ from wirespeed.summary_types import Summary
 
 _SHOWN: Final = 60
 """Packets of a section, of which the trace has more."""
+_LOSSES: Final = 4
+"""Losses that are drawn."""
 _OPEN: Final = 12
 """Packets whose bursts are drawn."""
 _WIDTH, _ROW = 1000, 16
@@ -34,10 +36,8 @@ def page(lives: Lives, summary: Summary | None = None) -> str:
     body = _STYLE + '<div class="lives">'
     if slow:
         body += f"<section><h2>Where slow packets are</h2>{_legend(slow)}{_bars(slow[:_SHOWN])}{_rest(slow)}</section>"
-    for loss in lives["losses"]:
-        at = [
-            life for life in _of(lives, "loss") if _end(life) >= loss["at"] and life["spans"][0]["from"] <= loss["at"]
-        ]
+    for loss in lives["losses"][:_LOSSES]:
+        at = [life for life in _of(lives, "loss") if _was_there(life, loss)]
         text = f"Packet {q.count(loss['packet'])} is lost: {escape(loss['reason'])}"
         body += f"<section><h2>{text}</h2>{_legend(at)}{_around(at, loss['at'])}{_rest(at)}</section>"
     every = _of(lives, "every")
@@ -72,6 +72,13 @@ def headline(lives: Lives, summary: Summary | None = None) -> str:
 
 def _of(lives: Lives, why: str) -> list[Life]:
     return [life for life in lives["packets"] if why in life["chosen"]]
+
+
+def _was_there(life: Life, loss: Mapping[str, int]) -> bool:
+    """Whether it was inside when that packet was lost, for the same core, or is that packet."""
+    if not life["spans"][0]["from"] <= loss["at"] <= _end(life):
+        return False
+    return life["packet"] == loss["packet"] or any(span.get("core") == loss["core"] for span in life["spans"])
 
 
 def _end(life: Life) -> int:

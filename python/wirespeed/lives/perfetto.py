@@ -6,6 +6,7 @@ slice for what such bursts fetch beyond the private caches. Arrows lead from a p
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -89,8 +90,10 @@ def _burst(burst: Burst, start: int) -> Iterator[dict[str, Any]]:
     }
     for number, fetch in enumerate(burst["fetches"]):
         by = SERVED.get(fetch["served"], fetch["served"])
-        path = {reason: time / 1e3 for reason, time in fetch["path"]}
-        args = {"line": hex(fetch["line"] * 64), "slice": fetch["slice"], "core": burst["core"], "path_ns": path}
+        path: Counter[str] = Counter()
+        for reason, time in fetch["path"]:
+            path[reason] += time
+        args = {"line": hex(fetch["line"] * 64), "slice": fetch["slice"], "core": burst["core"], "path_ps": path}
         for pid, tid in ((_FETCHES, core), (_SLICES, fetch["slice"] + 1)):
             # They overlap, so they are asynchronous.
             both = {"id": f"{burst['burst']}.{number}", "cat": f"fetch {tid}", "args": args}

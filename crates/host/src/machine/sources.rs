@@ -284,9 +284,13 @@ impl CounterSource for FromMetrics {
             for name in names {
                 sum = Some(sum.unwrap_or(0.0) + metrics.sum(name)?);
             }
-            Ok(sum.map(|sum| (sum * parts) as u64))
+            // A total of cycles goes round after weeks, which a meter takes for one that began anew; it does not stay at the end.
+            Ok(sum.map(|sum| ((sum * parts) % 2f64.powi(64)) as u64))
         };
-        let names = &self.names;
+        let (names, whole) = (&self.names, into);
+        // All or nothing: what was read before an error would stand beside another source's.
+        let mut told = whole.clone();
+        let into = &mut told;
         into.received = sum(&names.received, 1.0)?.or(into.received);
         into.lost = sum(&names.lost, 1.0)?.or(into.lost);
         into.pcie_write_bytes = sum(&names.pcie_write_bytes, 1.0)?.or(into.pcie_write_bytes);
@@ -302,6 +306,7 @@ impl CounterSource for FromMetrics {
             let of = into.classes.entry(*class).or_default();
             (of.llc_misses, of.llc_lookups) = (sum(misses, 1.0)?, sum(lookups, 1.0)?);
         }
+        *whole = told;
         Ok(())
     }
 }
@@ -384,8 +389,8 @@ impl CounterSource for FromKernel {
     fn read(&mut self, into: &mut HostTotals) -> Result<(), HostError> {
         if !self.what.interfaces.is_empty() {
             let lost: Vec<&str> = self.what.lost.iter().map(String::as_str).collect();
-            into.received = Some(self.sum(&["rx_packets"])?);
-            into.lost = Some(self.sum(&lost)?);
+            let (received, lost) = (self.sum(&["rx_packets"])?, self.sum(&lost)?);
+            (into.received, into.lost) = (Some(received), Some(lost));
             // As of a DPDK program: descriptors come on top.
             into.pcie_write_bytes = into.pcie_write_bytes.or(Some(self.sum(&["rx_bytes"])?));
             into.pcie_read_bytes = into.pcie_read_bytes.or(Some(self.sum(&["tx_bytes"])?));
@@ -403,8 +408,8 @@ impl CounterSource for FromKernel {
     }
 }
 
-/// Bytes to and from DRAM as resctrl's monitors count them (MBM of Intel and AMD, MPAM of Arm), of all groups, where no other
-/// source has counted them.
+/// Bytes to and from DRAM as resctrl's monitors count them (MBM of Intel and AMD, MPAM of Arm), of all groups: where no other source
+/// is to count them, since what two of them count is not one running total.
 pub struct FromBandwidth(Resctrl);
 
 impl FromBandwidth {
@@ -426,9 +431,6 @@ impl CounterSource for FromBandwidth {
     }
 
     fn read(&mut self, into: &mut HostTotals) -> Result<(), HostError> {
-        if into.memory_bytes.is_some() {
-            return Ok(());
-        }
         let mut sum = 0u64;
         for group in self.0.groups()? {
             for reading in self.0.monitor(&group, TOTAL_BYTES)?.into_values() {

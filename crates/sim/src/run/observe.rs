@@ -34,6 +34,8 @@ pub(super) struct Unobserved {
     pub steer: Option<Steer>,
     pub packets: u64,
     pub span: Ps,
+    /// All that warm-up waits for had settled.
+    pub is_settled: bool,
 }
 
 /// What was measured of a server.
@@ -72,7 +74,7 @@ impl Observed {
 
 /// Simulates all packets in detail, and writes down lives if `trace` says whose.
 pub(super) fn observe(unobserved: Unobserved, trace: Option<&LifeSpec>, watch: &ProgressWatch) -> Observed {
-    let Unobserved { mut server, mut steer, packets, span } = unobserved;
+    let Unobserved { mut server, mut steer, packets, span, .. } = unobserved;
     server.mark_dram();
     if let Some(trace) = trace {
         server.write_lives(trace);

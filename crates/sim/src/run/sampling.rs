@@ -29,6 +29,9 @@ use crate::server::{Departure, DepartureObserver, Pause, Server};
 /// Packets offered between two looks at whether those of a window have left.
 const LOOK: u64 = 64;
 
+/// Packets that are left out between two looks at whether to go on.
+const AT_A_TIME: u64 = 100_000;
+
 /// How a run was sampled.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Sampling {
@@ -130,7 +133,7 @@ struct SampledRun<'a> {
 
 impl<'a> SampledRun<'a> {
     fn new(unobserved: Unobserved, spec: &'a SamplingSpec, seed: Seed) -> SampledRun<'a> {
-        let Unobserved { mut server, steer, packets, span } = unobserved;
+        let Unobserved { mut server, steer, packets, span, is_settled } = unobserved;
         let first = server.offered();
         server.offer_in_all(first + packets);
         server.mark_dram();
@@ -139,7 +142,7 @@ impl<'a> SampledRun<'a> {
         let share = (u128::from(spec.packets) * u128::from(spec.windows)) as f64 / packets as f64;
         let start = seed.stream("sampling").random_range(0..=every - spec.length());
         // A policy decides by what it saw last.
-        let is_steady = server.is_steady() && steer.is_none();
+        let is_steady = server.is_steady() && steer.is_none() && is_settled;
         let rings = server.mbufs().descriptors;
         let sampling = Sampling {
             of: packets,
@@ -199,15 +202,23 @@ impl<'a> SampledRun<'a> {
     }
 
     /// Leaves out what comes before the packets without time that end at packet `end`.
-    fn leave_out(&mut self, end: u64) {
-        let packets = end.saturating_sub(self.at()).saturating_sub(self.sampling.untimed);
-        self.sampling.left_out += self.server.leave_out(packets);
+    fn leave_out(&mut self, end: u64, watch: &ProgressWatch) {
+        let mut packets = end.saturating_sub(self.at()).saturating_sub(self.sampling.untimed);
+        while packets > 0 && !watch.is_stopped() {
+            let some = packets.min(AT_A_TIME);
+            self.sampling.left_out += self.server.leave_out(some);
+            packets -= some;
+            watch.tell(self.at() - self.first, self.sampling.of, false);
+        }
         self.server.offer_in_all(self.first + self.sampling.of - self.sampling.left_out);
     }
 
     /// The window from packet `begin` of the run on, and what comes before it; `false` if it was not measured whole.
     fn window(&mut self, begin: u64, watch: &ProgressWatch) -> bool {
-        self.leave_out(begin - self.spec.warmup);
+        self.leave_out(begin - self.spec.warmup, watch);
+        if watch.is_stopped() {
+            return false;
+        }
         let begin = begin - self.sampling.left_out;
         let from = self.server.offered();
         if from < begin - self.spec.warmup {

@@ -12,7 +12,7 @@ use crate::run::observe::{Instruments, Observed, Unobserved, observe};
 use crate::run::sampling::{Sampling, sample};
 use crate::run::schedule::ProgressWatch;
 use crate::run::steer::{ControlInterval, Steer};
-use crate::run::warm::{Inherited, WarmServer, WarmUp, WarmUpRule};
+use crate::run::warm::{Inherited, WarmServer, WarmUp, WarmUpEnd, WarmUpRule};
 use crate::scenario::{Scenario, ScenarioError};
 use crate::server::Server;
 use crate::server::lives::Lives;
@@ -120,8 +120,11 @@ impl SimulationSetup<'_> {
         }
         // Of windows, what they measure decides.
         let measured = look.sampling.map_or(packets, |spec| spec.measured().min(packets));
-        let (server, warmup) = self.rule(measured).in_detail(warm, &mut steer, watch);
-        let unobserved = Unobserved { server, steer, packets, span: Ps::from_secs_f64(packets as f64 / pps) };
+        let rule = WarmUpRule { follow: packets, ..self.rule(measured) };
+        let (server, warmup) = rule.in_detail(warm, &mut steer, watch);
+        let is_settled = warmup.unsettled.is_empty() && warmup.end == WarmUpEnd::Settled;
+        let span = Ps::from_secs_f64(packets as f64 / pps);
+        let unobserved = Unobserved { server, steer, packets, span, is_settled };
         let (observed, sampling) = match look.sampling {
             Some(spec) => {
                 let (observed, sampling) = sample(unobserved, spec, Seed(self.scenario.run.seed), watch);
@@ -136,6 +139,7 @@ impl SimulationSetup<'_> {
     fn rule(&self, packets: u64) -> WarmUpRule {
         WarmUpRule {
             packets,
+            follow: packets,
             given: self.scenario.run.warmup,
             all: self.blueprint.packets(),
             mbufs: self.scenario.mempool.size.into(),

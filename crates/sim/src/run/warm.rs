@@ -284,6 +284,8 @@ fn rest(server: &mut Server, seen: &mut Refused, watch: &ProgressWatch) {
 pub(crate) struct WarmUpRule {
     /// Packets that are going to be measured.
     pub packets: u64,
+    /// Packets that are going to follow, those between measured ones included.
+    pub follow: u64,
     /// Packets before them, if the scenario says so.
     pub given: Option<u64>,
     /// Packets that there are, of a source that ends.
@@ -304,7 +306,7 @@ impl WarmUpRule {
     /// The most packets before measurement, where a source that ends keeps nine tenths of its own.
     fn most(&self, wanted: u64) -> u64 {
         match self.all {
-            Some(all) if all < wanted.saturating_add(self.packets) => wanted.min(all / 10),
+            Some(all) if all < wanted.saturating_add(self.follow) => wanted.min(all / 10),
             _ => wanted,
         }
     }

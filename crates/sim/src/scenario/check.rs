@@ -310,7 +310,8 @@ impl RunSpec {
 impl LifeSpec {
     fn check(&self, run: &RunSpec, found: &mut ScenarioFaults) {
         let most = LifeSpec::MOST;
-        for (path, n) in [("run.trace.slowest", self.slowest), ("run.trace.losses", self.losses)] {
+        let both = [("slowest", self.slowest, most), ("losses", self.losses, LifeSpec::MOST_LOSSES)];
+        for (path, n, most) in both.map(|(name, n, most)| (format!("run.trace.{name}"), n, most)) {
             if n > most {
                 found.add(
                     path,

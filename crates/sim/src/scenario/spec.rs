@@ -436,8 +436,10 @@ pub struct LifeSpec {
 }
 
 impl LifeSpec {
-    /// The most packets that are written down, by any of both numbers.
+    /// The most packets that are written down for each reason.
     pub const MOST: u32 = 10_000;
+    /// The most losses, of which each keeps up to 65 packets.
+    pub const MOST_LOSSES: u32 = 150;
 }
 
 impl Default for LifeSpec {

@@ -152,6 +152,7 @@ fn who_writes_lives_down_changes_nothing() {
 fn traces_that_cannot_be_are_refused() {
     for (set, message) in [
         ("run.trace={slowest=20000}", "run.trace.slowest: 20000: allowed are up to 10000"),
+        ("run.trace={losses=151}", "run.trace.losses: 151: allowed are up to 150"),
         ("run.trace={every=2}", "run.trace.every: 2: allowed are 100 or more, as 10000 of 1000000 packets can be kept"),
         ("run.trace={slowest=0, losses=0}", "run.trace: no packet is asked for: give slowest, losses or every"),
         ("run.trace={every=0}", "run.trace.every: 0: allowed are 100 or more"),
