@@ -31,8 +31,7 @@ impl LocalServer {
         }
         let config = ureq::Agent::config_builder();
         // Who answers may not send to another machine.
-        let config =
-            config.timeout_global(Some(PATIENCE)).proxy(None).max_redirects(0).max_redirects_will_error(true).build();
+        let config = config.timeout_global(Some(PATIENCE)).proxy(None).max_redirects(0).build();
         Ok(LocalServer { url: url.into(), agent: config.into() })
     }
 
@@ -41,12 +40,12 @@ impl LocalServer {
     /// # Errors
     /// It does not answer.
     pub fn text(&self, accept: &str, remedy: &str) -> Result<String, HostError> {
-        let absent = |e: ureq::Error| HostError::Absent {
-            what: self.url.clone(),
-            why: format!("no answer ({e})"),
-            remedy: remedy.into(),
-        };
+        let wrong = |why: String| HostError::Absent { what: self.url.clone(), why, remedy: remedy.into() };
+        let absent = |e: ureq::Error| wrong(format!("no answer ({e})"));
         let mut answer = self.agent.get(&self.url).header("Accept", accept).call().map_err(absent)?;
+        if answer.status() != 200 {
+            return Err(wrong(format!("no answer (status {})", answer.status())));
+        }
         answer.body_mut().with_config().limit(MOST_BYTES).read_to_string().map_err(absent)
     }
 
