@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from wirespeed import _wirespeed
+from wirespeed import _wirespeed, scenarios
 from wirespeed.errors import InputError, nearest_of
 
 # Settings that name a preset, and the kinds that they may name.
@@ -93,7 +93,7 @@ def _rest(message: str, names: Sequence[Name]) -> list[str]:
 def wrong_names(text: str, origin: str, overrides: Sequence[str]) -> list[Name]:
     """Every name in a scenario that no shipped preset has; files of one's own are not judged here."""
     try:
-        said = {path: (value, False) for path, value in _leaves(tomllib.loads(text))}
+        said = {path: (value, False) for path, value in scenarios.values(tomllib.loads(text))}
     except tomllib.TOMLDecodeError:
         said = {}  # the extension tells where it ends to be TOML
     for path, value in _of(overrides):
@@ -123,7 +123,7 @@ def placed(line: str, text: str, origin: str, overrides: Sequence[str]) -> str:
 def _said(text: str) -> frozenset[str]:
     """The paths that a text sets."""
     try:
-        return frozenset(path for path, _ in _leaves(tomllib.loads(text)))
+        return frozenset(path for path, _ in scenarios.values(tomllib.loads(text)))
     except tomllib.TOMLDecodeError:
         return frozenset()
 
@@ -157,19 +157,7 @@ def _at(origin: str, line: int | None) -> str:
 def _of(overrides: Sequence[str]) -> Iterator[tuple[str, object]]:
     """The settings of overrides; a value that is no TOML is text."""
     for override in overrides:
-        path, _, value = override.partition("=")
-        try:
-            read = tomllib.loads(f"value = {value}")["value"]
-        except tomllib.TOMLDecodeError:
-            read = value.strip()
+        path, read = scenarios.parsed(override)
         if isinstance(read, Mapping):
-            yield from _leaves(read, f"{path.strip()}.")
-        yield path.strip(), read
-
-
-def _leaves(table: Mapping[str, Any], under: str = "") -> Iterator[tuple[str, object]]:
-    for name, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{under}{name}.")
-        else:
-            yield f"{under}{name}", value
+            yield from scenarios.values(read, f"{path}.")
+        yield path, read

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import filecmp
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from wirespeed import quantities as q
+from wirespeed import scenarios
 from wirespeed.summary_types import Summary
 
 # Settings outside `traffic` that decide which packets come, or when.
@@ -59,14 +60,14 @@ class Differing:
 
 def of_scenario(resolved: str) -> Seen:
     """Of a scenario that is to run: `resolved` is its TOML with defaults filled in."""
-    settings = _deciding(dict(_leaves(tomllib.loads(resolved))))
+    settings = _deciding(dict(scenarios.values(tomllib.loads(resolved))))
     return Seen(settings, {path: Path(str(settings[path])) for path in _FILES if path in settings})
 
 
 def of_run(summary: Summary, resolved: str) -> Seen:
     """Of a run: by its scenario, and by its summary where that is all there is."""
     try:
-        settings = dict(_leaves(tomllib.loads(resolved)))
+        settings = dict(scenarios.values(tomllib.loads(resolved)))
     except tomllib.TOMLDecodeError:
         settings = {}
     if not settings:
@@ -99,14 +100,6 @@ def _is_other_file(a: Seen, b: Seen, path: str) -> bool:
     if one.is_file() and other.is_file():
         return not filecmp.cmp(one, other, shallow=False)
     return not (one.suffix or other.suffix)  # names of what is shipped; a file that lies elsewhere is read later
-
-
-def _leaves(table: Mapping[str, Any], under: str = "") -> Iterator[tuple[str, object]]:
-    for name, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{under}{name}.")
-        else:
-            yield f"{under}{name}", value
 
 
 def _deciding(settings: Mapping[str, object]) -> dict[str, object]:

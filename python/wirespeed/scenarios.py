@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shlex
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -247,6 +248,28 @@ def overrides(given: Overrides) -> list[str]:
     out = list(given)
     each_of(out, _refuse_no_override)
     return out
+
+
+def parsed(override: str) -> tuple[str, object]:
+    """The path and the value of an override; a value that is no TOML is text.
+
+    >>> parsed("machine.cores=4"), parsed("machine.processor = xeon-gold-6140")
+    (('machine.cores', 4), ('machine.processor', 'xeon-gold-6140'))
+    """
+    path, _, text = _parted(override)
+    try:
+        return path.strip(), tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return path.strip(), text.strip()
+
+
+def values(table: Mapping[str, Any], under: str = "") -> Iterator[tuple[str, object]]:
+    """All that tables within tables hold, by dotted path; `leaves` keeps choices of several forms whole."""
+    for name, value in table.items():
+        if isinstance(value, Mapping):
+            yield from values(value, f"{under}{name}.")
+        else:
+            yield f"{under}{name}", value
 
 
 def _refuse_no_override(override: str) -> None:

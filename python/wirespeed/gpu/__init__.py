@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -156,7 +155,7 @@ def _asked(
     capture, table = (None if file is None else os.fspath(file) for file in files)
     job: Work | None = faults.tried(lambda: work.find(what, capture, table, profile))
     found: Gpu | None = faults.tried(lambda: machines.find(os.fspath(preset)))
-    settings: list[tuple[str, Any]] = faults.tried(lambda: _parsed(scenarios.overrides(set))) or []
+    settings: list[tuple[str, Any]] = faults.tried(lambda: [*map(scenarios.parsed, scenarios.overrides(set))]) or []
     load = None if rate is None else faults.tried(lambda: _load(rate))
     axis = None if vary is None else faults.tried(lambda: _axis(vary))
     known = (*SYSTEMS, "both")
@@ -183,18 +182,6 @@ def _axis(text: str) -> axes.Axis:
         return found
     steps = (len(found.levels) - 1) / (_VALUES - 1)
     return axes.Axis(found.name, tuple(found.levels[round(n * steps)] for n in range(_VALUES)))
-
-
-def _parsed(overrides: Sequence[str]) -> list[tuple[str, Any]]:
-    found = []
-    for override in overrides:
-        path, _, text = override.partition("=")
-        try:
-            value = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            value = text.strip()
-        found.append((path.strip(), value))
-    return found
 
 
 def _load(rate: str) -> dict[str, Any]:
