@@ -3,6 +3,8 @@
 //! A counter is named as in a query: `_if_rx_packets` or `_if_rx_packets{interface="1"}`. Series that it fits are added up.
 //! Source: Prometheus, "Exposition formats" and "Querying basics".
 
+use std::collections::BTreeMap;
+
 use prometheus_parse::{Scrape, Value};
 
 use crate::HostError;
@@ -59,7 +61,11 @@ impl std::str::FromStr for Selector {
 }
 
 /// What a program tells at one moment.
-pub struct ToldMetrics(Scrape);
+pub struct ToldMetrics {
+    scrape: Scrape,
+    /// Lines by name, those that the parser passes over included.
+    lines: BTreeMap<String, usize>,
+}
 
 impl ToldMetrics {
     /// # Errors
@@ -68,7 +74,12 @@ impl ToldMetrics {
         let lines = text.lines().map(|line| Ok(line.to_string()));
         let scrape =
             Scrape::parse(lines).map_err(|e| HostError::form("metrics", &e.to_string(), "Prometheus's text"))?;
-        Ok(ToldMetrics(scrape))
+        let mut lines = BTreeMap::new();
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let name = line.split(|c: char| c == '{' || c.is_whitespace()).next().unwrap_or_default();
+            *lines.entry(name.to_string()).or_default() += 1;
+        }
+        Ok(ToldMetrics { scrape, lines })
     }
 
     /// The sum over series that `selector` fits.
@@ -80,8 +91,14 @@ impl ToldMetrics {
             sample.metric == selector.name
                 && selector.labels.iter().all(|(label, value)| sample.labels.get(label) == Some(value.as_str()))
         };
+        let read = self.scrape.samples.iter().filter(|sample| sample.metric == selector.name).count();
+        let told = self.lines.get(&selector.name).copied().unwrap_or(0);
+        if read < told {
+            let came = format!("{read} of {told} lines");
+            return Err(HostError::form(&selector.name, &came, "lines without }, commas and = within labels"));
+        }
         let mut sum = None;
-        for sample in self.0.samples.iter().filter(fits) {
+        for sample in self.scrape.samples.iter().filter(fits) {
             let value = match sample.value {
                 Value::Counter(x) | Value::Gauge(x) | Value::Untyped(x) if x.is_finite() && x >= 0.0 => x,
                 _ => return Err(HostError::form(&selector.name, &format!("{:?}", sample.value), "a running total")),
@@ -92,10 +109,10 @@ impl ToldMetrics {
     }
 
     fn unknown(&self, selector: &Selector) -> HostError {
-        let same = self.0.samples.iter().filter(|sample| sample.metric == selector.name);
+        let same = self.scrape.samples.iter().filter(|sample| sample.metric == selector.name);
         let labels: Vec<String> = same.map(|sample| format!("{{{}}}", sample.labels)).collect();
         let mut known = if labels.is_empty() {
-            self.0.samples.iter().map(|sample| sample.metric.clone()).collect()
+            self.scrape.samples.iter().map(|sample| sample.metric.clone()).collect()
         } else {
             labels
         };
@@ -171,6 +188,15 @@ mod tests {
             "{labels}"
         );
         assert!(sum("odd").unwrap_err().contains("a running total is expected"));
+    }
+
+    /// A sum without them would be too low, and nobody would hear of it.
+    #[test]
+    fn a_line_that_is_not_read_is_no_part_that_is_missing() {
+        let metrics = ToldMetrics::parse("rx{port=\"0\"} 5\nrx{port=\"a}b\"} 7\ntx 3\n").unwrap();
+        let sum = |name: &str| metrics.sum(&name.parse().unwrap()).map_err(|e| e.to_string());
+        assert!(sum("rx").unwrap_err().contains("1 of 2 lines"), "{:?}", sum("rx"));
+        assert_eq!(sum("tx"), Ok(3.0));
     }
 
     #[test]
