@@ -10,85 +10,97 @@ from __future__ import annotations
 
 import sys
 import traceback
-from typing import Annotated, Final
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
+from typing import Annotated, Any, Final
 
 import typer
+from typer.core import TyperGroup
 
 from wirespeed import _wirespeed, interrupt
-from wirespeed.commands import (
-    accuracy,
-    advise,
-    calibrate,
-    compare,
-    copies,
-    cost,
-    demo,
-    doctor,
-    emitting,
-    explore,
-    gpu,
-    importing,
-    inspect,
-    memory,
-    microengines,
-    papers,
-    predict,
-    presets,
-    recording,
-    router,
-    run,
-    schema,
-    sensitivity,
-    size,
-    slices,
-    sweep,
-    tune,
-)
 from wirespeed.commands.exits import EXIT_BUG, EXIT_INPUT, EXIT_STOPPED, EXIT_TARGET
 from wirespeed.commands.output import discard_stdout, emit, say
 from wirespeed.console import guarded
 from wirespeed.errors import InputError, TargetError
 
-# In the order in which help lists them.
-COMMANDS: Final = (
-    run,
-    predict,
-    explore,
-    importing,
-    emitting,
-    doctor,
-    cost,
-    demo,
-    compare,
-    inspect,
-    schema,
-    presets,
-    size,
-    tune,
-    copies,
-    sweep,
-    advise,
-    slices,
-    microengines,
-    gpu,
-    calibrate,
-    memory,
-    accuracy,
-    sensitivity,
-    papers,
-    recording,
-    router,
-)
+# In the order in which help lists them, and the module of `wirespeed.commands` that has each.
+COMMANDS: Final = {
+    "run": "run",
+    "predict": "predict",
+    "explore": "explore",
+    "import": "importing",
+    "emit": "emitting",
+    "doctor": "doctor",
+    "cost": "cost",
+    "demo": "demo",
+    "compare": "compare",
+    "inspect": "inspect",
+    "schema": "schema",
+    "presets": "presets",
+    "size": "size",
+    "tune": "tune",
+    "copies": "copies",
+    "sweep": "sweep",
+    "advise": "advise",
+    "slices": "slices",
+    "microengines": "microengines",
+    "gpu": "gpu",
+    "calibrate": "calibrate",
+    "memory": "memory",
+    "accuracy": "accuracy",
+    "sensitivity": "sensitivity",
+    "papers": "papers",
+    "recording": "recording",
+    "router": "router",
+}
+
+
+class _Loaded(MutableMapping[str, Any]):
+    """The commands, each loaded when somebody asks for it: all of them take as long as a short run."""
+
+    def __init__(self) -> None:
+        self._there: dict[str, Any] = {}
+
+    def __getitem__(self, word: str) -> Any:
+        if word not in self._there:
+            # As a group of one, so that typer adds nothing to the command that belongs to the whole.
+            whole = typer.Typer(rich_markup_mode="rich")
+            whole.add_typer(import_module(f"wirespeed.commands.{COMMANDS[word]}").app)
+            self._there[word] = typer.main.get_group(whole).commands[word]
+        return self._there[word]
+
+    def __setitem__(self, word: str, command: Any) -> None:
+        self._there[word] = command
+
+    def __delitem__(self, word: str) -> None:
+        del self._there[word]
+
+    def __contains__(self, word: object) -> bool:
+        return word in COMMANDS
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class _Commands(TyperGroup):
+    """`wirespeed` as a group of them."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.commands = _Loaded()
+
 
 app = typer.Typer(
     name="wirespeed",
+    cls=_Commands,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in COMMANDS:
-    app.add_typer(command.app)
 
 
 def main() -> None:

@@ -67,3 +67,12 @@ def test_a_command_does_not_wait_for_what_it_does_not_use() -> None:
     code = "import sys, wirespeed.cli; print([each for each in ('altair', 'optuna', 'scipy') if each in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_command_does_not_load_the_others() -> None:
+    code = (
+        "import sys; from wirespeed import cli; cli.app(['--version'], standalone_mode=False);"
+        "print([each for each in sys.modules if each.startswith('wirespeed.commands.')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "['wirespeed.commands.exits', 'wirespeed.commands.output']"
