@@ -51,7 +51,7 @@ def rooms() -> dict[str, Room]:
 
 def sources(room: Room) -> Iterator[tuple[str, str]]:
     """The Rust files that are linked (not tests, examples or benches): path in the crate, text without comments and
-    without the tests at the end."""
+    without modules of tests."""
     for path in sorted((room.folder / "src").rglob("*.rs")):
         yield path.relative_to(room.folder).as_posix(), without_tests(without_comments(path.read_text()))
 
@@ -68,8 +68,10 @@ def without_comments(text: str) -> str:
 
 
 def without_tests(text: str) -> str:
-    """Everything before the test module: tests stand last in a file."""
-    return re.split(r"^#\[cfg\(test\)\]\s*\n(?:\s*#\[.*\]\s*\n)*\s*mod ", text, maxsplit=1, flags=re.MULTILINE)[0]
+    """Without modules of tests, in the file or declared in it; their lines are left blank."""
+    attributes = r"^#\[cfg\(test\)\]\s*\n(?:\s*#\[.*\]\s*\n)*"
+    module = rf"{attributes}(?:pub(?:\([^)]*\))? )?mod \w+(?:;| \{{\}}| \{{\n(?s:.*?)^\}})"
+    return re.sub(module, lambda found: "\n" * found[0].count("\n"), text, flags=re.MULTILINE)
 
 
 def tests() -> set[str]:

@@ -164,3 +164,9 @@ def test_exemptions_are_still_needed() -> None:
 def test_readers_find_each_exemption() -> None:
     page = (rust.ROOT / DEVIATIONS_PAGE).read_text(encoding="utf-8")
     assert not [path for path in (*IO_EXEMPT, *CLOCK_EXEMPT) if f"`{path}`" not in page]
+
+
+def test_what_stands_behind_modules_of_tests_is_read() -> None:
+    text = "#[cfg(test)]\nmod a_tests;\nmod b;\n\n#[cfg(test)]\nmod tests {\n    fn c() {}\n}\nfn d() {}\n"
+    assert rust.without_tests(text).split() == ["mod", "b;", "fn", "d()", "{}"]
+    assert rust.without_tests(text).count("\n") == text.count("\n"), "faults are named by their lines"
