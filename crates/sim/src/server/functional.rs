@@ -12,7 +12,8 @@
 
 use units::Ps;
 
-use super::{CoreState, PRIORITY_CORE, Server, ServerEvent};
+use super::cores::CoreState;
+use super::{PRIORITY_CORE, Server, ServerEvent};
 
 /// Bursts of a core that say how long its next ones take; with fewer, those of all cores of its kind do. With fewer of those,
 /// too, and for anything else that was seen less often, what was known before holds, and counting goes on.

@@ -29,7 +29,8 @@ use probe::{Probe, Record, Ref, RegionId, RegionSpec, Sharing};
 use stats::{Attribution, Reason};
 use units::{Clos, CoreId, LINE_BYTES, Line, PacketId, Ps};
 
-use super::{CoreState, DepartureObserver, PRIORITY_NIC, Server, ServerEvent, lines};
+use super::cores::CoreState;
+use super::{DepartureObserver, PRIORITY_NIC, Server, ServerEvent, lines};
 use crate::scenario::gpus::{GpuMemory, SLOT, ServerGpuSpec, TASK_BYTES, VERDICT_BYTES, l2_of, under};
 use crate::scenario::{Scenario, ScenarioError};
 

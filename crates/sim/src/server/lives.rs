@@ -14,7 +14,8 @@ use serde::Serialize;
 use stats::Path;
 use units::{CoreId, PacketId, Ps, Ticket};
 
-use super::{InBurst, PacketFate, Server};
+use super::cores::InBurst;
+use super::{PacketFate, Server};
 use crate::scenario::LifeSpec;
 
 /// Packets of a ring that are kept for a loss, the latest of it.

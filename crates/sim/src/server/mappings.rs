@@ -7,7 +7,8 @@
 use probe::Probe;
 use units::{Addr, LINE_BYTES, Ps};
 
-use super::{CoreInput, NextStop, PacketFate, Server, lines};
+use super::cores::{CoreInput, NextStop};
+use super::{PacketFate, Server, lines};
 
 const SITE_MAP: u16 = 61_020;
 

@@ -13,7 +13,8 @@ use std::collections::VecDeque;
 use machine::memory::Transaction;
 use units::{LINE_BYTES, Line, Ps};
 
-use super::{DepartureObserver, HandedOver, Leaving, PRIORITY_NIC, Server, ServerEvent};
+use super::egress::{HandedOver, Leaving};
+use super::{DepartureObserver, PRIORITY_NIC, Server, ServerEvent};
 
 /// What the NIC has to send.
 #[derive(Clone, Debug)]

@@ -12,12 +12,12 @@ use machine::memory::{MemoryReply, Transaction};
 use machine::nic::Received;
 use units::{PortId, Ps};
 
+use super::cores::{CoreInput, CoreState};
+use super::egress::{HandedOver, Leaving};
 use super::functional::Device;
 use super::lives::LifeStage;
 use super::output::Block;
-use super::{
-    CoreInput, CoreState, DepartureObserver, HandedOver, Leaving, PRIORITY_CORE, PRIORITY_NIC, Server, ServerEvent,
-};
+use super::{DepartureObserver, PRIORITY_CORE, PRIORITY_NIC, Server, ServerEvent};
 
 /// Built for a machine whose memory has controllers.
 #[derive(Clone, Debug)]

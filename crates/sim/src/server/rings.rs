@@ -2,7 +2,8 @@
 
 use machine::nic::{Mempool, RxRings, SharedRing};
 
-use super::{CoreState, Loss, Server};
+use super::cores::CoreState;
+use super::{Loss, Server};
 use crate::scenario::{Scenario, ScenarioError};
 
 /// The rings of empty buffers, where not each queue takes from its own alone.

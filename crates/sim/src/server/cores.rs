@@ -1,0 +1,295 @@
+//! A core of the server: where it takes packets from, its burst, and what it counts.
+
+use std::collections::VecDeque;
+
+use engine::Seed;
+use functions::Verdict;
+use machine::cores::Core;
+use machine::nic::{Doorbells, Mempool, Received, RxQueues, SoftQueue, TxQueue};
+use packet::Packet;
+use stats::{Attribution, Reason};
+use units::{CoreId, PortId, Ps};
+
+use super::gpu::{BackFromGpu, CommitOrder, GpuTask};
+use super::stalls::SystemStalls;
+use super::{CoreCounters, PacketFate};
+use crate::scenario::clos::{RX_CLASS, WORK_CLASS, of_core};
+use crate::scenario::{Scenario, ScenarioError};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(super) enum CoreState {
+    /// Polls since this time; an event is scheduled only if a packet is there.
+    Polling(Ps),
+    /// A poll that will find a packet is scheduled.
+    Waking,
+    /// No packet is there, and none can come: a poll that looks for mbufs is scheduled.
+    Starving,
+    Running,
+    /// The burst is replayed and its end is scheduled.
+    Finishing,
+}
+
+/// Where a core takes packets from.
+#[derive(Clone, serde::Serialize, serde::Deserialize)]
+pub(super) enum CoreInput {
+    Nic(RxQueues),
+    /// What a receiving core has handed over, and its queue.
+    Queue(SoftQueue, VecDeque<Handed>),
+}
+
+/// A packet that a receiving core has handed over at `visible`.
+#[derive(Clone, serde::Serialize, serde::Deserialize)]
+pub(super) struct Handed {
+    pub(super) received: Received,
+    /// What the time from its arrival until it was handed over was spent on.
+    pub(super) before: Box<Attribution>,
+}
+
+impl CoreInput {
+    /// When the oldest packet became visible.
+    pub(super) fn oldest(&self) -> Option<Ps> {
+        match self {
+            CoreInput::Nic(rx) => rx.oldest(),
+            CoreInput::Queue(_, handed) => handed.front().map(|h| h.received.visible),
+        }
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        match self {
+            CoreInput::Nic(rx) => rx.waiting(),
+            CoreInput::Queue(_, handed) => handed.len(),
+        }
+    }
+}
+
+#[derive(Clone)]
+pub(super) struct ServerCore {
+    pub(super) core: Core,
+    pub(super) input: CoreInput,
+    /// A transmit queue a port.
+    pub(super) tx: Vec<TxQueue>,
+    pub(super) state: CoreState,
+    /// The latest time at which a packet became visible: descriptors complete in order.
+    pub(super) latest_visible: Ps,
+    pub(super) started: Ps,
+    pub(super) in_burst: Vec<InBurst>,
+    pub(super) packets: Vec<Packet>,
+    /// Packets that the GPU has worked on, in order.
+    pub(super) returned: VecDeque<BackFromGpu>,
+    /// Those that leave in order, where some are not back.
+    pub(super) commit: CommitOrder,
+    /// Until when it launches batches.
+    pub(super) busy_until: Ps,
+    /// Batches whose time was up while it worked on its burst.
+    pub(super) to_launch: u32,
+    /// Of its burst's time, what it launched batches in, which is counted where they are launched.
+    pub(super) launching: Ps,
+    /// When the NIC began to read the packets of its latest batch.
+    pub(super) read_from: Ps,
+    /// Mbufs that its burst gives up, each with its packet.
+    pub(super) dead: Vec<(u32, u64)>,
+    /// Its doorbells, and those of its burst: see [`ServerCore::doorbells`].
+    pub(super) bells: Doorbells,
+    pub(super) to_ring: (bool, u32),
+    /// What they take, and the stalls of its burst; what it waits for buffers to be unmapped is in it, too.
+    pub(super) ringing: Ps,
+    /// What it waits for buffers to be unmapped.
+    pub(super) unmapping: Ps,
+    /// What the system takes from it.
+    pub(super) system: Option<Box<SystemStalls>>,
+    /// Its burst was replayed the functional way.
+    pub(super) at_once: bool,
+    /// Its burst has been in detail since it began.
+    pub(super) in_detail: bool,
+    /// Instructions before its burst.
+    pub(super) before: u64,
+    pub(super) counters: CoreCounters,
+}
+
+impl ServerCore {
+    /// When the oldest packet became visible that it has to take.
+    pub(super) fn oldest(&self) -> Option<Ps> {
+        let back = self.returned.front().map(|back| back.received.visible);
+        self.input.oldest().into_iter().chain(back).min()
+    }
+
+    /// Whether its burst rings a doorbell for its receive queue, since it was refilled, and how many it rings for what it sends: one
+    /// of each port that something goes to.
+    pub(super) fn doorbells(&self) -> (bool, u32) {
+        let refilled = matches!(&self.input, CoreInput::Nic(rx) if rx.rings());
+        let ports = self.in_burst.iter().fold(0u64, |ports, entry| match entry.next {
+            NextStop::Ends(PacketFate::Sent(PortId(port))) => ports | 1 << port,
+            _ => ports,
+        });
+        (refilled, ports.count_ones())
+    }
+}
+
+impl ServerCore {
+    /// Its burst begins at `now` and stalls it so long, once it has launched what it launches.
+    pub(super) fn begin_at(&mut self, now: Ps, stalls: Ps) {
+        self.launching = self.busy_until.since(now);
+        self.ringing = stalls + self.launching;
+    }
+
+    /// Its burst is replayed at `at`; when its doorbells are rung and its stalls are over. That of the receive queue is rung
+    /// in the middle of the burst, which that is taken to be, and those of what it sends at the end.
+    pub(super) fn rung(&mut self, at: Ps) -> Ps {
+        let (refilled, sent) = std::mem::take(&mut self.to_ring);
+        let mut end = at + self.ringing + self.unmapping;
+        if refilled {
+            let middle = self.started + Ps((end - self.started).0 / 2);
+            end += self.bells.ring(middle) - middle;
+        }
+        for _ in 0..sent {
+            end = self.bells.ring(end);
+        }
+        self.ringing = end - at;
+        end
+    }
+}
+
+state::state!(ServerCore {
+    values: [
+        input,
+        tx,
+        state,
+        latest_visible,
+        started,
+        in_burst,
+        packets,
+        returned,
+        commit,
+        busy_until,
+        to_launch,
+        launching,
+        read_from,
+        dead,
+        bells,
+        to_ring,
+        ringing,
+        unmapping,
+        system,
+        at_once,
+        in_detail,
+        before
+    ],
+    arrays: [],
+    parts: [core, counters],
+    built: [],
+});
+
+/// A packet of the burst that a core works on.
+#[derive(Clone, serde::Serialize, serde::Deserialize)]
+pub(super) struct InBurst {
+    pub(super) arrival: Ps,
+    pub(super) frame_bytes: u32,
+    pub(super) dma_memory: Ps,
+    pub(super) in_nic: Ps,
+    pub(super) translated: Ps,
+    pub(super) visible: Ps,
+    /// What became of a packet before this core had it.
+    pub(super) before: Option<Box<Attribution>>,
+    pub(super) next: NextStop,
+    pub(super) mbuf: u32,
+    /// What goes to the GPU with it.
+    pub(super) task: Option<Box<GpuTask>>,
+}
+
+impl InBurst {
+    /// What its time up to the end of its burst was spent on; `replayed` is that of the burst, which began at `started`.
+    pub(super) fn spent(&self, replayed: Attribution, started: Ps) -> Attribution {
+        let mut attribution = replayed;
+        let waited = started - self.visible;
+        match &self.before {
+            Some(before) => {
+                attribution += before;
+                attribution.charge(Reason::Queue, waited);
+            }
+            None => {
+                let elsewhere = self.in_nic + self.dma_memory + self.translated;
+                attribution.charge(Reason::Nic, self.in_nic);
+                attribution.charge(Reason::Pcie, self.visible - self.arrival - elsewhere);
+                attribution.charge(Reason::DmaMemory, self.dma_memory);
+                attribution.charge(Reason::Iommu, self.translated);
+                attribution.charge(Reason::Ring, waited);
+            }
+        }
+        attribution
+    }
+}
+
+/// Where a packet goes from its burst.
+#[derive(Clone, Copy, serde::Serialize, serde::Deserialize)]
+pub(super) enum NextStop {
+    Ends(PacketFate),
+    /// To this core.
+    Worker(usize),
+    /// To the GPU.
+    Gpu,
+    /// Nowhere before earlier packets that the GPU has; then as this says.
+    Held(Verdict),
+}
+
+impl ServerCore {
+    /// Those of `scenario`; receive queues take their mbufs from `pool`.
+    pub(super) fn of_all(
+        scenario: &Scenario,
+        pool: &mut Mempool,
+        poll: Ps,
+        seed: Seed,
+    ) -> Result<Vec<ServerCore>, ScenarioError> {
+        let (m, nic) = (&scenario.machine, &scenario.nic);
+        // Polls of different cores are not in step.
+        let mut phases = seed.stream("machine.core.poll_phase");
+        let mut all = Vec::with_capacity(m.cores as usize);
+        for i in 0..m.cores as u16 {
+            let mut core = Core::new(&m.core, CoreId(i), "machine.core")?;
+            let input = match &scenario.pipeline {
+                Some(pipeline) if u32::from(i) >= pipeline.rx_cores => {
+                    CoreInput::Queue(SoftQueue::new(pipeline, u32::from(i)), VecDeque::new())
+                }
+                _ => {
+                    let Some(rx) = RxQueues::new(nic, scenario.mempool.stride(), CoreId(i), pool) else {
+                        return Err(scenario.pool_too_small());
+                    };
+                    CoreInput::Nic(rx)
+                }
+            };
+            core.set_clos(of_core(&m.clos, i.into()).unwrap_or(match input {
+                CoreInput::Nic(_) => RX_CLASS,
+                CoreInput::Queue(..) => WORK_CLASS,
+            }));
+            let phase = Ps(rand::RngExt::random_range(&mut phases, 0..poll.0.max(1)));
+            all.push(ServerCore {
+                core,
+                input,
+                tx: (0..nic.ports).map(|port| TxQueue::new(nic, port)).collect(),
+                state: CoreState::Polling(phase),
+                latest_visible: Ps::ZERO,
+                started: Ps::ZERO,
+                in_burst: Vec::new(),
+                packets: Vec::new(),
+                returned: VecDeque::new(),
+                commit: VecDeque::new(),
+                busy_until: Ps::ZERO,
+                to_launch: 0,
+                launching: Ps::ZERO,
+                read_from: Ps::ZERO,
+                dead: Vec::new(),
+                bells: Doorbells::new(nic),
+                to_ring: (false, 0),
+                ringing: Ps::ZERO,
+                unmapping: Ps::ZERO,
+                system: m.core.stalls.as_ref().map(|stalls| {
+                    Box::new(SystemStalls::new(stalls, seed.stream(&format!("machine.core.stalls.{i}"))))
+                }),
+                at_once: false,
+                in_detail: true,
+                before: 0,
+                counters: CoreCounters::default(),
+            });
+        }
+        Ok(all)
+    }
+}
