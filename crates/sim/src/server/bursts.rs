@@ -110,7 +110,7 @@ impl Server {
         worker.unmapping = unmapping;
         let script = worker.core.script();
         if let CoreInput::Nic(rx) = &mut worker.input {
-            let shared = self.common.as_mut().and_then(|common| common.shared_mut());
+            let shared = self.nic.common.as_mut().and_then(|common| common.shared_mut());
             worker.counters.rx_nombuf += rx.refill(id, &mut self.pool, shared, script) as u64;
         }
         if let Some(parts) = self.instruction_parts {
@@ -140,14 +140,14 @@ impl Server {
     /// Core `i` begins its burst with its packets where they lie.
     pub(super) fn lay_out(&mut self, i: usize, now: Ps) {
         let worker = &mut self.cores[i];
-        let (layout, starts) = (&self.layout, self.starts.as_deref());
+        let (layout, starts) = (&self.layout, self.nic.starts.as_deref());
         let scattered = self.scattered.as_deref();
         let cells = worker.core.cells();
         cells.clear();
         if let Some(scattered) = scattered {
             worker.in_burst.iter().for_each(|entry| cells.extend(scattered.lines_of(entry.mbuf)));
         }
-        let nic_memory = self.nic_memory.as_deref();
+        let nic_memory = self.nic.memory.as_deref();
         if let Some(memory) = nic_memory {
             for entry in &worker.in_burst {
                 memory.cells(entry.mbuf, placing::data(layout, starts, entry.mbuf), cells);
@@ -354,7 +354,7 @@ impl Server {
         self.drop_ended(i, now);
         let worker = &mut self.cores[i];
         if let CoreInput::Nic(rx) = &mut worker.input {
-            rx.doorbell(self.common.as_mut().and_then(|common| common.shared_mut()));
+            rx.doorbell(self.nic.common.as_mut().and_then(|common| common.shared_mut()));
         }
         self.fetch_held();
         let worker = &mut self.cores[i];
@@ -465,8 +465,8 @@ impl Server {
     pub(super) fn rest(&mut self, i: usize) {
         let now = self.engine.now();
         let worker = &mut self.cores[i];
-        let shared = self.common.as_ref().and_then(|common| common.shared());
-        let more = self.more || self.elastic.as_ref().is_some_and(|elastic| elastic.holds());
+        let shared = self.nic.common.as_ref().and_then(|common| common.shared());
+        let more = self.more || self.nic.elastic.as_ref().is_some_and(|elastic| elastic.holds());
         worker.state = match &worker.input {
             CoreInput::Nic(rx) if rx.is_dry(shared) && more => {
                 self.engine.schedule(now + self.poll.max(Ps(1)), PRIORITY_CORE, ServerEvent::Core(i));

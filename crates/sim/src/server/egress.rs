@@ -53,50 +53,50 @@ impl Server {
         }
         let now = self.engine.now();
         let batch = TxBurst { core: i, at: now, in_memory: Ps::ZERO, translated: Ps::ZERO, packets };
-        let slot = match self.free_batches.pop() {
+        let slot = match self.nic.free_batches.pop() {
             Some(slot) => {
-                self.batches[slot] = Some(batch);
+                self.nic.batches[slot] = Some(batch);
                 slot
             }
             None => {
-                self.batches.push(Some(batch));
-                self.batches.len() - 1
+                self.nic.batches.push(Some(batch));
+                self.nic.batches.len() - 1
             }
         };
         // The doorbell crosses, then the read request.
-        self.engine.schedule(now + self.down.latency() * 2, PRIORITY_NIC, ServerEvent::ReadDescriptors(slot));
+        self.engine.schedule(now + self.nic.down.latency() * 2, PRIORITY_NIC, ServerEvent::ReadDescriptors(slot));
     }
 
     /// The NIC reads descriptors; the answer lets it ask for the packets.
     pub(super) fn read_descriptors(&mut self, slot: usize) {
-        let Some(batch) = &mut self.batches[slot] else { return };
+        let Some(batch) = &mut self.nic.batches[slot] else { return };
         let now = self.engine.now();
         let core = batch.core as u16;
-        let (count, descriptor) = (batch.packets.len() as u64, u64::from(self.driver.tx_descriptor));
-        self.lines.clear();
+        let (count, descriptor) = (batch.packets.len() as u64, u64::from(self.nic.driver.tx_descriptor));
+        self.nic.lines.clear();
         for packet in &batch.packets {
             let offset = self.cores[batch.core].tx[usize::from(packet.port.0)].fetch();
             let (first, count) = lines(self.layout.address(TX_RING, offset, core), descriptor);
-            self.lines.extend((0..count).map(|k| Line(first.0 + k)));
+            self.nic.lines.extend((0..count).map(|k| Line(first.0 + k)));
         }
         // A line holds several.
-        self.lines.sort_unstable();
-        self.lines.dedup();
+        self.nic.lines.sort_unstable();
+        self.nic.lines.dedup();
         self.memory.open();
         let mut read = now;
-        for &line in &self.lines {
+        for &line in &self.nic.lines {
             read = read.max(self.memory.read_descriptors(line, now));
         }
         let read = self.memory.close(read);
         batch.translated = self.memory.translated();
-        let crossed = self.down.transfer(now, count * descriptor);
+        let crossed = self.nic.down.transfer(now, count * descriptor);
         self.descriptors_read(slot, crossed, read);
     }
 
     /// The NIC reads packets and sends them in order.
     pub(super) fn read_packets(&mut self, slot: usize, observer: &mut impl DepartureObserver) {
-        let Some(batch) = self.batches[slot].take() else { return };
-        self.free_batches.push(slot);
+        let Some(batch) = self.nic.batches[slot].take() else { return };
+        self.nic.free_batches.push(slot);
         let now = self.engine.now();
         let TxBurst { core, at, in_memory, translated, packets } = batch;
         let handed = HandedOver { core, at, in_memory, translated };
@@ -110,7 +110,7 @@ impl Server {
             let start = Addr(self.data(packet.mbuf).0.saturating_add_signed(packet.moved.into()));
             let bytes = bytes.saturating_sub(self.kept(packet.mbuf).into());
             let (first, count) = lines(start, bytes);
-            if self.output.is_some() {
+            if self.nic.output.is_some() {
                 let runs = match &self.scattered {
                     _ if copied => Vec::new(),
                     None => vec![(first, count, true)],
@@ -143,18 +143,18 @@ impl Server {
             };
             let at = self.memory.close(at);
             packet.translated = self.memory.translated();
-            let crossed = if copied { now } else { self.down.transfer(now, bytes) };
+            let crossed = if copied { now } else { self.nic.down.transfer(now, bytes) };
             self.read(packet, handed, crossed, at, observer);
         }
     }
 
     /// When the NIC has a packet that is read at `read`: as its packet rate allows.
     pub(super) fn paced(&mut self, read: Ps) -> Ps {
-        if self.packet_interval == Ps::ZERO {
+        if self.nic.packet_interval == Ps::ZERO {
             return read;
         }
-        let at = self.next_read.max(read);
-        self.next_read = at + self.packet_interval;
+        let at = self.nic.next_read.max(read);
+        self.nic.next_read = at + self.nic.packet_interval;
         at
     }
 
@@ -174,17 +174,17 @@ impl Server {
         let memory = self.coarse.device(Device::Read, memory + packet.translated);
         let read = self.paced(crossed + memory);
         let port = usize::from(packet.port.0);
-        let first_bit = (read + self.tx_pipeline).max(self.port_free[port]);
+        let first_bit = (read + self.nic.tx_pipeline).max(self.nic.port_free[port]);
         let wire = u64::from(packet.sent_bytes) + packet::ETHERNET_FCS_BYTES;
         let wire = wire.max(packet::MIN_FRAME_BYTES) + packet::ETHERNET_OVERHEAD_BYTES;
-        self.port_free[port] = first_bit + self.wire.time_for(wire);
+        self.nic.port_free[port] = first_bit + self.wire.time_for(wire);
         self.cores[batch.core].tx[port].read(read);
         let mut attribution = packet.attribution;
         let in_memory = memory + batch.in_memory;
         let translated = in_memory.min(packet.translated + batch.translated);
         attribution.charge(Reason::DmaMemory, in_memory - translated);
         attribution.charge(Reason::Iommu, translated);
-        let ready = read + self.tx_pipeline;
+        let ready = read + self.nic.tx_pipeline;
         let in_nic = ready - crossed - memory;
         attribution.charge(Reason::Nic, in_nic);
         attribution.charge(Reason::Pcie, ready - batch.at - in_memory - in_nic);
@@ -192,7 +192,7 @@ impl Server {
         self.last_departure = self.last_departure.max(first_bit);
         self.inside -= 1;
         if let Some(lives) = &mut self.lives {
-            let gone = self.port_free[port];
+            let gone = self.nic.port_free[port];
             let stages = [(LifeStage::PcieOut, read), (LifeStage::NicOut, ready), (LifeStage::TxQueue, first_bit)];
             stages.into_iter().chain([(LifeStage::WireOut, gone)]).for_each(|(s, to)| lives.goes_on(packet.id, s, to));
             lives.ends(packet.id, PacketFate::Sent(packet.port), first_bit - packet.arrival, first_bit);

@@ -62,25 +62,25 @@ impl Server {
         observer: &mut impl DepartureObserver,
     ) {
         let bytes = u64::from(packet.frame_bytes);
-        match &mut self.elastic {
+        match &mut self.nic.elastic {
             Some(elastic) if elastic.bytes + bytes <= elastic.memory => {
                 elastic.bytes += bytes;
                 elastic.queues[queue].0.push_back(packet);
-                self.placing.held_packets += 1;
+                self.nic.placing.held_packets += 1;
                 self.fetch_held();
             }
-            _ => self.lose(packet, queue / self.queues_per_core, loss, observer),
+            _ => self.lose(packet, queue / self.nic.queues_per_core, loss, observer),
         }
     }
 
     /// Descriptors that the NIC can use for queue `queue`, of all, and that no fetch under way will take.
     fn free_descriptors(&mut self, queue: usize) -> usize {
-        let (core, own) = (queue / self.queues_per_core, queue % self.queues_per_core);
-        let fetches = self.elastic.as_ref().map_or(0, |elastic| match self.common.as_deref() {
+        let (core, own) = (queue / self.nic.queues_per_core, queue % self.nic.queues_per_core);
+        let fetches = self.nic.elastic.as_ref().map_or(0, |elastic| match self.nic.common.as_deref() {
             None => elastic.queues[queue].1,
             Some(_) => elastic.queues.iter().map(|held| held.1).sum(),
         });
-        let posted = match self.common.as_deref() {
+        let posted = match self.nic.common.as_deref() {
             Some(CommonRings::Shared(ring)) => ring.posted(),
             Some(CommonRings::Bisected(_)) => {
                 let of = |core: &mut super::ServerCore| core.rx().map_or(0, |rx| rx.queues().map(|q| q.posted()).sum());
@@ -93,11 +93,11 @@ impl Server {
 
     /// The NIC fetches packets that wait, as far as there are descriptors for them.
     pub(super) fn fetch_held(&mut self) {
-        let Some(elastic) = self.elastic.as_deref().filter(|elastic| elastic.holds()) else { return };
+        let Some(elastic) = self.nic.elastic.as_deref().filter(|elastic| elastic.holds()) else { return };
         let (n, first, at) = (elastic.queues.len(), elastic.turn, self.engine.now() + elastic.fetch);
         for queue in (0..n).map(|k| (first + k) % n) {
             let free = self.free_descriptors(queue);
-            let Some(elastic) = &mut self.elastic else { return };
+            let Some(elastic) = &mut self.nic.elastic else { return };
             let (held, fetches) = &mut elastic.queues[queue];
             let more = free.min(held.len() - *fetches);
             *fetches += more;
@@ -110,22 +110,22 @@ impl Server {
 
     /// The packet of queue `queue`, of all, that was held for longest is there.
     pub(super) fn fetched(&mut self, queue: usize) {
-        let (core, own) = (queue / self.queues_per_core, queue % self.queues_per_core);
-        let Some(elastic) = &mut self.elastic else { return };
+        let (core, own) = (queue / self.nic.queues_per_core, queue % self.nic.queues_per_core);
+        let Some(elastic) = &mut self.nic.elastic else { return };
         let (held, fetches) = &mut elastic.queues[queue];
         *fetches -= 1;
         let Some(packet) = held.pop_front() else { return };
         let bytes = u64::from(packet.frame_bytes);
         match self.take_buffer(core, own) {
             Ok(buffer) => {
-                if let Some(elastic) = &mut self.elastic {
+                if let Some(elastic) = &mut self.nic.elastic {
                     elastic.bytes -= bytes;
                 }
                 self.cross(packet, core, own, buffer);
             }
             // Somebody else's packet has taken it.
             Err(_) => {
-                if let Some(elastic) = &mut self.elastic {
+                if let Some(elastic) = &mut self.nic.elastic {
                     elastic.queues[queue].0.push_front(packet);
                 }
             }

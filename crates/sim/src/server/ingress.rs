@@ -47,18 +47,20 @@ impl Server {
         packet.moved = 0;
         self.offered += 1;
         self.inside += 1;
-        let queue = match self.receiving * self.queues_per_core {
+        let queue = match self.receiving * self.nic.queues_per_core {
             1 => 0,
-            _ => self.rss.queue(layers(&packet.data).ok().map(|l| l.five_tuple).as_ref()),
+            _ => self.nic.rss.queue(layers(&packet.data).ok().map(|l| l.five_tuple).as_ref()),
         };
         if let Some(lives) = &mut self.lives {
             let wire = self.wire.time_for(packet.wire_bytes());
-            lives.arrives(packet.id, packet.frame_bytes, queue / self.queues_per_core, now, wire);
+            lives.arrives(packet.id, packet.frame_bytes, queue / self.nic.queues_per_core, now, wire);
         }
-        let held = self.up.backlog(now) + self.stalled_bytes + self.intake.as_ref().map_or(0, |intake| intake.bytes());
-        if held + u64::from(packet.frame_bytes) > self.fifo_bytes {
-            self.lose(packet, queue / self.queues_per_core, Loss::NicFifoFull, observer);
-        } else if let Some(intake) = &mut self.intake {
+        let held = self.nic.up.backlog(now)
+            + self.nic.stalled_bytes
+            + self.nic.intake.as_ref().map_or(0, |intake| intake.bytes());
+        if held + u64::from(packet.frame_bytes) > self.nic.fifo_bytes {
+            self.lose(packet, queue / self.nic.queues_per_core, Loss::NicFifoFull, observer);
+        } else if let Some(intake) = &mut self.nic.intake {
             if let Some(at) = intake.push(packet, queue, now) {
                 self.engine.schedule(at, PRIORITY_NIC, ServerEvent::Intake);
             }
@@ -71,7 +73,7 @@ impl Server {
     /// The NIC takes in a packet that has waited, if it is time.
     pub(super) fn intake_turn(&mut self, observer: &mut impl DepartureObserver) {
         let now = self.engine.now();
-        let Some(intake) = &mut self.intake else { return };
+        let Some(intake) = &mut self.nic.intake else { return };
         let (taken, next) = intake.pop(now);
         if let Some(at) = next {
             self.engine.schedule(at, PRIORITY_NIC, ServerEvent::Intake);
@@ -83,8 +85,8 @@ impl Server {
 
     /// The NIC takes a descriptor of queue `queue` for `packet` and sends both over PCIe, or loses it.
     pub(super) fn take_in(&mut self, packet: Packet, of_all: usize, observer: &mut impl DepartureObserver) {
-        let (core, queue) = (of_all / self.queues_per_core, of_all % self.queues_per_core);
-        if self.elastic.as_ref().is_some_and(|elastic| elastic.waits(of_all)) {
+        let (core, queue) = (of_all / self.nic.queues_per_core, of_all % self.nic.queues_per_core);
+        if self.nic.elastic.as_ref().is_some_and(|elastic| elastic.waits(of_all)) {
             return self.hold_or_lose(packet, of_all, Loss::NoRxDescriptor, observer);
         }
         if self.scattered.as_mut().is_some_and(|s| !s.allocate(packet.frame_bytes)) {
@@ -104,16 +106,17 @@ impl Server {
         if let Some(scattered) = &mut self.scattered {
             scattered.give(mbuf);
         }
-        let bytes = u64::from(packet.frame_bytes - self.keep_payload(mbuf, packet.frame_bytes)) + self.driver.written();
-        let at = self.up.transfer(now, bytes) + self.rx_pipeline;
-        let in_nic = now - packet.arrival + self.rx_pipeline;
+        let bytes =
+            u64::from(packet.frame_bytes - self.keep_payload(mbuf, packet.frame_bytes)) + self.nic.driver.written();
+        let at = self.nic.up.transfer(now, bytes) + self.nic.rx_pipeline;
+        let in_nic = now - packet.arrival + self.nic.rx_pipeline;
         if let Some(lives) = &mut self.lives {
             lives.goes_on(packet.id, LifeStage::NicIn, now);
             lives.goes_on(packet.id, LifeStage::PcieIn, at);
         }
         let (queue, slot) = (queue as u16, buffer.slot);
         let received = Received { packet, mbuf, visible: at, in_nic, queue, slot, ..Received::default() };
-        self.crossing.push_back(Crossing { received, buffer, core, bytes });
+        self.nic.crossing.push_back(Crossing { received, buffer, core, bytes });
         self.engine.schedule(at, PRIORITY_NIC, ServerEvent::DmaWrite);
     }
 
@@ -131,19 +134,19 @@ impl Server {
 
     /// Writes the packets that have crossed PCIe while there are credits for them.
     pub(super) fn dma_writes(&mut self, observer: &mut impl DepartureObserver) {
-        while self.stalled > 0
-            && let Some(bytes) = self.crossing.front().map(|crossing| crossing.bytes)
+        while self.nic.stalled > 0
+            && let Some(bytes) = self.nic.crossing.front().map(|crossing| crossing.bytes)
         {
-            if let Err(at) = self.credits.take(self.engine.now(), bytes) {
+            if let Err(at) = self.nic.credits.take(self.engine.now(), bytes) {
                 self.wait_for_credits(at);
                 return;
             }
-            self.stalled -= 1;
-            self.stalled_bytes -= bytes;
-            let Some(crossing) = self.crossing.pop_front() else { return };
+            self.nic.stalled -= 1;
+            self.nic.stalled_bytes -= bytes;
+            let Some(crossing) = self.nic.crossing.pop_front() else { return };
             match self.dma_write(crossing, observer) {
-                Some(visible) => self.credits.give_back(bytes, visible),
-                None => self.credits.keep(bytes),
+                Some(visible) => self.nic.credits.give_back(bytes, visible),
+                None => self.nic.credits.keep(bytes),
             }
         }
     }
@@ -154,7 +157,7 @@ impl Server {
         let now = self.engine.now();
         let CoreInput::Nic(rx) = &self.cores[core].input else { return Some(now) };
         let rx = rx.queue(received.queue.into());
-        let offset = buffer.slot * u64::from(self.driver.rx_descriptor);
+        let offset = buffer.slot * u64::from(self.nic.driver.rx_descriptor);
         let ring = self.layout.address(RX_RING, offset, buffer.ring);
         // The NIC has fetched descriptors ahead, a line at a time.
         if ring.0.is_multiple_of(LINE_BYTES) {
@@ -171,10 +174,10 @@ impl Server {
         let host = self.host_lines(received.mbuf, start, received.packet.frame_bytes.into());
         let mut before = 0;
         let consumer = self.cores[core].consumer();
-        let (memory, placing) = (&mut self.memory, &mut self.placing);
+        let (memory, placing) = (&mut self.memory, &mut self.nic.placing);
         let mut write = |first: Line, count| {
             observer.packet_lines(first, count, true);
-            let Some(targets) = &self.targets else { return memory.dma_write_packet(core, first, count, now) };
+            let Some(targets) = &self.nic.targets else { return memory.dma_write_packet(core, first, count, now) };
             let part = (before, first, count);
             before += count;
             placing::write_packet(memory, targets, consumer, placing, part, now)
@@ -186,8 +189,9 @@ impl Server {
                 runs.map(|(first, count)| write(first, count)).max().unwrap_or(now)
             }
         };
-        let of_descriptors = self.targets.as_ref().map_or(DmaTarget::Llc, |targets| targets.descriptors);
-        let told = placing::write(&mut self.memory, of_descriptors, consumer, &mut self.placing, (told.line(), 1), now);
+        let of_descriptors = self.nic.targets.as_ref().map_or(DmaTarget::Llc, |targets| targets.descriptors);
+        let told =
+            placing::write(&mut self.memory, of_descriptors, consumer, &mut self.nic.placing, (told.line(), 1), now);
         let written = written.max(told);
         let written = self.memory.close(written);
         received.translated = self.memory.translated();

@@ -23,6 +23,7 @@ mod intake;
 pub mod lives;
 mod mappings;
 pub mod neighbours;
+mod nic;
 mod nic_memory;
 mod output;
 pub(crate) mod owners;
@@ -35,25 +36,21 @@ mod spread;
 mod stalls;
 pub(crate) mod take_over;
 
-use std::collections::VecDeque;
-
 use control::Allocation;
 use engine::{Engine, Seed};
 use functions::upf::FlowCounters;
 use functions::{Function, MemberTotals, PacketFunction, Verdict};
 use machine::buffer::BufferCounters;
 use machine::cores::CoreSpec;
-use machine::memory::{Hierarchy, TargetsSpec};
-use machine::nic::{
-    Credits, DriverSpec, Mempool, PACKET_BUFFER, PcieLink, PipelineSpec, RSS_KEY, Received, ServerLayout, Toeplitz,
-};
+use machine::memory::Hierarchy;
+use machine::nic::{Mempool, PACKET_BUFFER, PipelineSpec, RSS_KEY, Received, ServerLayout, Toeplitz};
 use packet::Packet;
 use probe::{RegionSpec, Sharing};
 use schemars::JsonSchema;
 use serde::Serialize;
 use stats::Attribution;
 use traffic::Source;
-use units::{Addr, Clos, CoreId, Line, PacketId, PortId, Ps, Rate, Span};
+use units::{Addr, Clos, CoreId, Line, PacketId, PortId, Ps, Rate};
 
 use crate::scenario::clos::{RX_CLASS, WORK_CLASS};
 use crate::scenario::neighbours as others;
@@ -61,19 +58,14 @@ use crate::scenario::{Scenario, ScenarioError};
 use crate::server::bursts::Locks;
 use crate::server::control_plane::ControlTables;
 use crate::server::cores::{CoreInput, CoreState, Handed, ServerCore};
-use crate::server::egress::TxBurst;
-use crate::server::elastic::Elastic;
 use crate::server::functional::CoarseClock;
 use crate::server::gpu::{GpuCounters, GpuTurn, ServerGpu};
-use crate::server::ingress::Crossing;
-use crate::server::intake::Intake;
 use crate::server::lives::LifeWriter;
 use crate::server::neighbours::{Neighbour, NeighbourCounters};
+use crate::server::nic::ServerNic;
 use crate::server::nic_memory::NicMemory;
-use crate::server::output::NicOutput;
 use crate::server::pending::PendingIo;
-use crate::server::placing::{DeadPackets, PacketStarts, PlacingCounters};
-use crate::server::rings::CommonRings;
+use crate::server::placing::PlacingCounters;
 use crate::server::scattered::Scattered;
 
 pub use saved::belonging;
@@ -234,67 +226,28 @@ pub struct Server {
     offered: u64,
     wire: Rate,
     wire_free: Ps,
-
-    rss: Toeplitz,
     pipeline: Option<WorkerDispatch>,
     /// Cores that poll a queue of the NIC, the first ones.
     receiving: usize,
-    queues_per_core: usize,
-    up: PcieLink,
-    credits: Credits,
-    down: PcieLink,
-    fifo_bytes: u64,
-    /// Packets that cross PCIe, in order.
-    crossing: VecDeque<Crossing>,
-    /// How many of them, the oldest, wait for credits only, and their bytes, which the NIC holds.
-    stalled: usize,
-    stalled_bytes: u64,
-
+    nic: ServerNic,
     memory: Hierarchy,
     /// What waits for memory that answers later.
     pending: Option<Box<PendingIo>>,
-    /// What the NIC sends, where queues take turns.
-    output: Option<Box<NicOutput>>,
     layout: ServerLayout,
     pool: Mempool,
     /// Its size.
     mbufs: u64,
-    /// Rings of empty buffers, where not each queue takes from its own alone.
-    common: Option<Box<CommonRings>>,
-    /// Where what the NIC receives goes, if not the usual way.
-    targets: Option<TargetsSpec>,
-    /// Packets whose lines are given up once they are dead.
-    dead: Option<Box<DeadPackets>>,
-    placing: PlacingCounters,
-    /// Packets that wait in the NIC's memory for want of descriptors.
-    elastic: Option<Box<Elastic>>,
-    /// Payload that stays in the NIC.
-    nic_memory: Option<Box<NicMemory>>,
-    /// Where packets begin in their mbufs.
-    starts: Option<Box<PacketStarts>>,
     /// What gives packets their memory in place of their mbufs.
     scattered: Option<Box<Scattered>>,
     cores: Vec<ServerCore>,
     function: Function,
     poll: Ps,
     core_spec: CoreSpec,
-    driver: DriverSpec,
     /// See [`Scenario::instruction_parts`].
     instruction_parts: Option<u64>,
-    /// Packets that the NIC has not taken in yet, where it takes its time for each.
-    intake: Option<Box<Intake>>,
-    /// When the NIC may have the next packet to send.
-    next_read: Ps,
-    packet_interval: Ps,
     /// Whether the last advance ended at its pause.
     paused: bool,
-    rx_pipeline: Ps,
-    tx_pipeline: Ps,
     burst: usize,
-    /// When each port is free to send.
-    port_free: Vec<Ps>,
-    batches: Vec<Option<TxBurst>>,
-    free_batches: Vec<usize>,
     /// Emptied packets, for their memory.
     spare: Vec<Packet>,
     received: Vec<Received>,
@@ -305,8 +258,6 @@ pub struct Server {
     gone: Vec<u32>,
     /// Packets on their way to their worker.
     handed: Vec<(usize, Handed)>,
-    /// Of the descriptors that the NIC reads.
-    lines: Vec<Line>,
     locks: Locks,
     neighbours: Vec<Neighbour>,
     /// Where packets go that cores do not work on themselves.
@@ -333,41 +284,23 @@ state::state!(Server {
         offer,
         offered,
         wire_free,
-        credits,
-        crossing,
-        stalled,
-        stalled_bytes,
         pool,
-        common,
-        dead,
-        placing,
-        elastic,
-        nic_memory,
-        starts,
-        batches,
-        free_batches,
         locks,
         coarse,
         inside,
         last_departure,
-        lost,
-        intake,
-        next_read
+        lost
     ],
-    arrays: [port_free],
-    parts: [source, up, down, pending, output, scattered, cores, function, neighbours, gpu],
+    arrays: [],
+    parts: [source, pending, scattered, cores, function, neighbours, gpu, nic],
     described: [memory],
     // What is as the scenario has it, and what is empty between two events.
     built: [
         wire,
-        rss,
         pipeline,
         receiving,
-        queues_per_core,
-        fifo_bytes,
         layout,
         mbufs,
-        targets,
         poll,
         burst,
         spare,
@@ -377,13 +310,8 @@ state::state!(Server {
         gone,
         handed,
         statistics,
-        lines,
         core_spec,
-        driver,
         instruction_parts,
-        packet_interval,
-        rx_pipeline,
-        tx_pipeline,
         paused,
         lives
     ],
@@ -526,7 +454,7 @@ impl Server {
         let gpu = ServerGpu::of(scenario, &function, &layout, all_cores)?.map(Box::new);
         let poll = Ps(m.core.period().0 * u64::from(m.core.poll_cycles));
         let scattered = Scattered::of(scenario, &layout, seed)?.map(Box::new);
-        let common = CommonRings::of(scenario, &mut pool)?;
+        let device = ServerNic::of(scenario, &layout, &mut pool)?;
         let cores = ServerCore::of_all(scenario, &mut pool, poll, seed)?;
         let tables = control_tables(scenario, &function)?;
         let mut server = Server {
@@ -540,57 +468,31 @@ impl Server {
             offered: 0,
             wire: nic.rate,
             wire_free: Ps::ZERO,
-            rss: Toeplitz::new(&RSS_KEY, (scenario.receiving_cores() * nic.queues_per_core) as u16),
             pipeline: scenario.pipeline.clone().map(|spec| WorkerDispatch {
                 workers: Toeplitz::new(&RSS_KEY, (m.cores - spec.rx_cores) as u16),
                 spec,
             }),
             receiving: scenario.receiving_cores() as usize,
-            queues_per_core: nic.queues_per_core as usize,
             core_spec: m.core.clone(),
-            driver: nic.driver.clone(),
             instruction_parts: scenario.instruction_parts(),
-            intake: Intake::of(nic, scenario.receiving_cores() * nic.queues_per_core).map(Box::new),
-            next_read: Ps::ZERO,
-            packet_interval: nic.packet_interval.map_or(Ps::ZERO, Span::ps),
             paused: false,
-            rx_pipeline: nic.rx_pipeline.map_or(Ps::ZERO, Span::ps),
-            tx_pipeline: nic.tx_pipeline.map_or(Ps::ZERO, Span::ps),
-            up: PcieLink::new(&nic.pcie),
-            credits: Credits::new(&nic.pcie),
-            down: PcieLink::new(&nic.pcie),
-            fifo_bytes: nic.fifo.bytes(),
-            crossing: VecDeque::new(),
-            stalled: 0,
-            stalled_bytes: 0,
             pending: memory.has_controllers().then(|| Box::new(PendingIo::new(m.cores as usize, ports))),
-            output: nic.output_block.map(|n| Box::new(NicOutput::new(n, nic.cache_cells, m.cores as usize, ports))),
+            nic: device,
             memory,
-            nic_memory: NicMemory::of(scenario, &layout),
             layout,
             pool,
             mbufs: scenario.mempool.size.into(),
-            common,
-            targets: nic.targets.clone(),
-            dead: DeadPackets::of(scenario),
-            placing: PlacingCounters::default(),
-            elastic: Elastic::of(scenario),
-            starts: PacketStarts::of(scenario),
             scattered,
             cores,
             function,
             poll,
             burst: nic.burst as usize,
-            port_free: vec![Ps::ZERO; usize::from(nic.ports)],
-            batches: Vec::new(),
-            free_batches: Vec::new(),
             spare: Vec::new(),
             received: Vec::new(),
             verdicts: Vec::new(),
             freed: Vec::new(),
             gone: Vec::new(),
             handed: Vec::new(),
-            lines: Vec::new(),
             locks: Locks::default(),
             coarse: CoarseClock::new(m.cores as usize, others::cores(&scenario.neighbours) as usize),
             gpu,
@@ -626,12 +528,12 @@ impl Server {
                 }
                 ServerEvent::Intake => self.intake_turn(observer),
                 ServerEvent::DmaWrite => {
-                    if let Some(next) = self.crossing.get(self.stalled) {
-                        self.stalled_bytes += next.bytes;
-                        self.stalled += 1;
+                    if let Some(next) = self.nic.crossing.get(self.nic.stalled) {
+                        self.nic.stalled_bytes += next.bytes;
+                        self.nic.stalled += 1;
                     }
                     // With others before it it has to wait in any case.
-                    if self.stalled == 1 {
+                    if self.nic.stalled == 1 {
                         self.dma_writes(observer);
                     }
                 }
@@ -726,12 +628,12 @@ impl Server {
 
     /// What became of received packets beside the LLC's I/O ways; none where nothing of it is on.
     pub fn placing(&self) -> Option<PlacingCounters> {
-        let is_on = self.common.is_some()
-            || self.targets.is_some()
-            || self.dead.is_some()
-            || self.elastic.is_some()
-            || self.nic_memory.is_some();
-        is_on.then_some(self.placing)
+        let is_on = self.nic.common.is_some()
+            || self.nic.targets.is_some()
+            || self.nic.dead.is_some()
+            || self.nic.elastic.is_some()
+            || self.nic.memory.is_some();
+        is_on.then_some(self.nic.placing)
     }
 
     /// What each member of a chain has done so far; none of a function alone.
@@ -774,7 +676,7 @@ impl Server {
         states.queued += self.gpu.as_ref().map_or(0, |gpu| gpu.held());
         let back = |worker: &ServerCore| worker.returned.len() + worker.commit.iter().flatten().count();
         states.queued += self.cores.iter().map(|worker| back(worker) as u64).sum::<u64>();
-        states.descriptors += self.common.as_ref().and_then(|c| c.shared()).map_or(0, |ring| ring.posted() as u64);
+        states.descriptors += self.nic.common.as_ref().and_then(|c| c.shared()).map_or(0, |ring| ring.posted() as u64);
         states.sending = self.mbufs.saturating_sub(states.free + states.descriptors + states.queued);
         states
     }
@@ -802,12 +704,12 @@ impl Server {
 
     /// Payload bytes that crossed PCIe so far: to the host, from the host.
     pub fn pcie_bytes(&self) -> (u64, u64) {
-        (self.up.bytes(), self.down.bytes())
+        (self.nic.up.bytes(), self.nic.down.bytes())
     }
 
     /// As [`Server::pcie_bytes`], with framing and headers.
     pub fn pcie_carried(&self) -> (u64, u64) {
-        (self.up.carried(), self.down.carried())
+        (self.nic.up.carried(), self.nic.down.carried())
     }
 
     /// Packets lost so far, for want of anything.

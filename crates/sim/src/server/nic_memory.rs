@@ -74,7 +74,7 @@ impl NicMemory {
 impl Server {
     /// Keeps the payload of a packet of `bytes` bytes, which gets `mbuf`, if there is room: bytes that stay in the NIC.
     pub(super) fn keep_payload(&mut self, mbuf: u32, bytes: u32) -> u32 {
-        let Some(memory) = &mut self.nic_memory else { return 0 };
+        let Some(memory) = &mut self.nic.memory else { return 0 };
         let kept = bytes.saturating_sub((memory.header_lines * LINE_BYTES) as u32);
         let room = u64::from(kept).next_multiple_of(LINE_BYTES);
         if kept == 0 || memory.used + room > memory.size || room > MOST_LINES * LINE_BYTES {
@@ -82,7 +82,7 @@ impl Server {
         }
         memory.used += room;
         memory.kept[mbuf as usize] = kept;
-        self.placing.kept_packets += 1;
+        self.nic.placing.kept_packets += 1;
         let (first, count) = memory.window(mbuf);
         self.memory.forget(first, count);
         kept
@@ -90,12 +90,12 @@ impl Server {
 
     /// Bytes of the packet in `mbuf` that the NIC has kept.
     pub(super) fn kept(&self, mbuf: u32) -> u32 {
-        self.nic_memory.as_ref().map_or(0, |memory| memory.kept(mbuf))
+        self.nic.memory.as_ref().map_or(0, |memory| memory.kept(mbuf))
     }
 
     /// The packet in `mbuf` is done with.
     pub(super) fn release_payload(&mut self, mbuf: u32) {
-        if let Some(memory) = &mut self.nic_memory {
+        if let Some(memory) = &mut self.nic.memory {
             let kept = std::mem::take(&mut memory.kept[mbuf as usize]);
             memory.used -= u64::from(kept).next_multiple_of(LINE_BYTES);
         }

@@ -100,7 +100,7 @@ impl Server {
         runs: impl Iterator<Item = (Line, u64, bool)>,
     ) {
         let now = self.engine.now();
-        let Some(output) = &mut self.output else { return };
+        let Some(output) = &mut self.nic.output else { return };
         let at = batch.core * output.ports + usize::from(packet.port.0);
         let queue = &mut output.queues[at];
         if queue.asked == queue.packets.len() {
@@ -123,14 +123,14 @@ impl Server {
 
     /// The next queue's turn.
     pub(super) fn output_turn(&mut self, observer: &mut impl DepartureObserver) {
-        let Some(output) = &mut self.output else { return };
+        let Some(output) = &mut self.nic.output else { return };
         output.scheduled = false;
         let Some(at) = output.turns.pop_front() else { return };
         let (mut lines, cells) = (output.block, output.cells);
         let mut fetched = 0;
         loop {
             fetched += self.ask_for_block(at, lines, observer);
-            let Some(output) = &mut self.output else { return };
+            let Some(output) = &mut self.nic.output else { return };
             let queue = &output.queues[at];
             let more = queue.asked < queue.packets.len();
             if more && fetched < cells {
@@ -151,7 +151,7 @@ impl Server {
     /// Asks for up to `lines` lines of the packet that queue `at` is at; how many they are.
     fn ask_for_block(&mut self, at: usize, lines: u64, observer: &mut impl DepartureObserver) -> u64 {
         let now = self.engine.now();
-        let Some(output) = &mut self.output else { return lines };
+        let Some(output) = &mut self.nic.output else { return lines };
         let queue = &mut output.queues[at];
         let packet = queue.left + queue.asked as u64;
         let Some(reading) = queue.packets.get_mut(queue.asked) else { return lines };
@@ -178,8 +178,8 @@ impl Server {
         reading.bytes -= bytes;
         reading.under_way += 1;
         queue.asked += usize::from(is_last);
-        let crossed = self.down.transfer(now, bytes);
-        output.free = crossed - self.down.latency();
+        let crossed = self.nic.down.transfer(now, bytes);
+        output.free = crossed - self.nic.down.latency();
         self.block_asked(Block { queue: at, packet, since: now, crossed, translated }, state, observer);
         lines - left
     }
@@ -193,7 +193,7 @@ impl Server {
 
     /// Memory has given a block at `at`: sends the packets of its queue that are whole.
     pub(super) fn block_read(&mut self, block: Block, at: Ps, observer: &mut impl DepartureObserver) {
-        let Some(output) = &mut self.output else { return };
+        let Some(output) = &mut self.nic.output else { return };
         let queue = &mut output.queues[block.queue];
         let Some(reading) = queue.packets.get_mut((block.packet - queue.left) as usize) else { return };
         reading.under_way -= 1;
@@ -202,7 +202,7 @@ impl Server {
         if sum(there) > sum(reading.there) {
             reading.there = there;
         }
-        while let Some(output) = &mut self.output
+        while let Some(output) = &mut self.nic.output
             && let queue = &mut output.queues[block.queue]
             && queue.packets.front().is_some_and(|reading| reading.under_way == 0 && reading.runs.is_empty())
             && let Some(BlockRead { mut packet, batch, there, .. }) = queue.packets.pop_front()

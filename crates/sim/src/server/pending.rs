@@ -224,12 +224,12 @@ impl Server {
     }
 
     fn ask_for_packets(&mut self, slot: usize, since: Ps, crossed: Ps, at: Ps) {
-        let Some(batch) = &mut self.batches[slot] else { return };
+        let Some(batch) = &mut self.nic.batches[slot] else { return };
         let waited = self.coarse.device(Device::Descriptors, at.since(since) + batch.translated);
         batch.in_memory = batch.in_memory.max(waited);
         // The NIC reads a ring in order: a later burst does not overtake one whose descriptors took longer.
         let latest = &mut self.cores[batch.core].read_from;
-        let there = (crossed + batch.in_memory + self.down.latency()).max(*latest);
+        let there = (crossed + batch.in_memory + self.nic.down.latency()).max(*latest);
         *latest = there;
         self.engine.schedule(there.max(self.engine.now()), PRIORITY_NIC, ServerEvent::ReadPackets(slot));
     }
@@ -291,7 +291,7 @@ impl Server {
                     let retry = std::mem::take(&mut pending.out_of_credits);
                     // A write that was held up may be known to be done only now.
                     let visible = self.visible(i, received, since, at.max(self.engine.now()));
-                    self.credits.give_back_later(bytes, visible);
+                    self.nic.credits.give_back_later(bytes, visible);
                     if retry {
                         self.engine.schedule(visible, PRIORITY_NIC, ServerEvent::Credits);
                     }

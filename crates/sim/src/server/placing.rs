@@ -121,12 +121,12 @@ pub(super) fn write(
 impl Server {
     /// The first byte of the packet in `mbuf`.
     pub(super) fn data(&self, mbuf: u32) -> Addr {
-        data(&self.layout, self.starts.as_deref(), mbuf)
+        data(&self.layout, self.nic.starts.as_deref(), mbuf)
     }
 
     /// Says where the packet of core `core` in `mbuf` begins.
     pub(super) fn choose_start(&mut self, core: usize, mbuf: u32) {
-        let Some(starts) = &mut self.starts else { return };
+        let Some(starts) = &mut self.nic.starts else { return };
         let first = self.layout.data(mbuf).line();
         let later = match starts.how {
             PacketStart::NearSlice(most) => {
@@ -139,16 +139,16 @@ impl Server {
 
     /// Which packet `mbuf` has from now on, if that is asked for.
     pub(super) fn note_written(&mut self, mbuf: u32, packet: u64, frame_bytes: u32) {
-        if let Some(dead) = &mut self.dead {
-            let bytes = frame_bytes - self.nic_memory.as_ref().map_or(0, |memory| memory.kept(mbuf));
-            let (_, count) = lines(data(&self.layout, self.starts.as_deref(), mbuf), bytes.into());
+        if let Some(dead) = &mut self.nic.dead {
+            let bytes = frame_bytes - self.nic.memory.as_ref().map_or(0, |memory| memory.kept(mbuf));
+            let (_, count) = lines(data(&self.layout, self.nic.starts.as_deref(), mbuf), bytes.into());
             dead.written[mbuf as usize] = (packet, count as u32);
         }
     }
 
     /// Core `i` gives up the lines of packets that have left, and in its script those of `freed`, which end in its burst.
     pub(super) fn drop_dead(&mut self, i: usize, freed: &[u32], now: Ps) {
-        let Some(dead) = &self.dead else { return };
+        let Some(dead) = &self.nic.dead else { return };
         let mut work = 0;
         for &mbuf in freed.iter().chain(&self.gone) {
             work += dead.written[mbuf as usize].1;
@@ -172,7 +172,7 @@ impl Server {
     }
 
     fn give_up(&mut self, i: usize, mbuf: u32, packet: Option<u64>, now: Ps) {
-        let Some(dead) = &mut self.dead else { return };
+        let Some(dead) = &mut self.nic.dead else { return };
         let (written, count) = &mut dead.written[mbuf as usize];
         if packet.is_some_and(|packet| packet != *written) {
             return;
@@ -180,7 +180,7 @@ impl Server {
         let count = u64::from(std::mem::take(count));
         let (core, first) = (self.cores[i].core.id(), self.data(mbuf).line());
         let DeadLines { cached, dirty } = self.memory.give_up(core, first, count, now);
-        self.placing.dropped_lines += cached;
-        self.placing.spared_writebacks += dirty;
+        self.nic.placing.dropped_lines += cached;
+        self.nic.placing.spared_writebacks += dirty;
     }
 }

@@ -60,7 +60,7 @@ impl CommonRings {
 impl Server {
     /// The NIC takes a buffer for a packet of queue `queue` of core `core`.
     pub(super) fn take_buffer(&mut self, core: usize, queue: usize) -> Result<TakenBuffer, Loss> {
-        if self.common.is_some() {
+        if self.nic.common.is_some() {
             return self.take_common_buffer(core, queue);
         }
         let Some(rx) = self.cores[core].rx() else { return Err(Loss::NoRxDescriptor) };
@@ -79,7 +79,7 @@ impl Server {
         if !has_room {
             return Err(Loss::NoRxDescriptor);
         }
-        let taken = match self.common.as_deref_mut() {
+        let taken = match self.nic.common.as_deref_mut() {
             Some(CommonRings::Shared(ring)) => ring.take().map(|taken| (0, taken)),
             Some(CommonRings::Bisected(_)) => self.take_from_any(core, queue),
             None => None,
@@ -87,8 +87,8 @@ impl Server {
         let Some((ring, (slot, mbuf))) = taken else { return Err(self.want(core)) };
         let Some(rx) = self.cores[core].rx() else { return Err(Loss::NoRxDescriptor) };
         let number = rx.queue_mut(queue).deliver();
-        if matches!(self.common.as_deref(), Some(CommonRings::Bisected(_))) {
-            self.placing.foreign_buffers += u64::from(ring != core);
+        if matches!(self.nic.common.as_deref(), Some(CommonRings::Bisected(_))) {
+            self.nic.placing.foreign_buffers += u64::from(ring != core);
             self.wake_to_refill(ring);
         }
         Ok(TakenBuffer { mbuf, ring: ring as u16, slot, number })
@@ -100,7 +100,7 @@ impl Server {
         if let Some((number, mbuf)) = rx.take_posted() {
             return Some((core, (rx.at(number), mbuf)));
         }
-        let Some(CommonRings::Bisected(turn)) = self.common.as_deref_mut() else { return None };
+        let Some(CommonRings::Bisected(turn)) = self.nic.common.as_deref_mut() else { return None };
         let n = self.receiving;
         let found = (1..=n).map(|k| (*turn + k) % n).find_map(|other| {
             let taken = self.cores[other].rx()?.take_any_posted()?;
@@ -112,7 +112,7 @@ impl Server {
 
     /// For want of what a packet of core `core` finds no buffer in any ring.
     fn want(&self, core: usize) -> Loss {
-        let bulk = self.driver.rx_bulk as usize;
+        let bulk = self.nic.driver.rx_bulk as usize;
         if self.pool.has(self.cores[core].core.id(), bulk) { Loss::NoRxDescriptor } else { Loss::NoMbuf }
     }
 

@@ -43,7 +43,7 @@ impl Server {
             CoreInput::Nic(rx) => Some(rx.queues()),
             CoreInput::Queue(..) => None,
         });
-        let shared = self.common.as_ref().and_then(|common| common.shared());
+        let shared = self.nic.common.as_ref().and_then(|common| common.shared());
         let shared = shared.map(|ring| ring.posted_mbufs().collect::<Vec<u32>>()).unwrap_or_default();
         let mut rings: Vec<_> = rings.flatten().map(|rx| rx.posted_mbufs()).collect();
         // Rings go round side by side; those that hold more begin first.
