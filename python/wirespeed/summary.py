@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, cast
 
+from wirespeed import _wirespeed
 from wirespeed import quantities as q
 from wirespeed.summary_types import (
     CoreSummary,
@@ -39,42 +40,7 @@ class Predicted(CurvePoint, total=False):
 Family = Literal["io", "wait", "core", "private", "shared", "dram", "other"]
 
 # Every reason in the order in which a packet meets it, with the part of the machine that it belongs to.
-# A test holds that this is the order and the set that the extension writes.
-REASONS: Final[Mapping[str, Family]] = {
-    "nic": "io",
-    "pcie": "io",
-    "dma_memory": "io",
-    "iommu": "io",
-    "ring": "wait",
-    "queue": "wait",
-    "burst": "wait",
-    "core": "core",
-    "l1": "private",
-    "l2": "private",
-    "tlb": "private",
-    "interconnect": "shared",
-    "socket_link": "shared",
-    "slice_queue": "shared",
-    "llc": "shared",
-    "snoop": "shared",
-    "mshr": "shared",
-    "dram_queue": "dram",
-    "bank_busy": "dram",
-    "row_hit": "dram",
-    "row_miss": "dram",
-    "row_conflict": "dram",
-    "bus": "dram",
-    "turnaround": "dram",
-    "refresh": "dram",
-    "copy": "other",
-    "lock": "wait",
-    "gpu_fill": "wait",
-    "gpu_queue": "wait",
-    "gpu_copy": "other",
-    "gpu": "other",
-    "commit": "wait",
-    "tx_queue": "wait",
-}
+REASONS: Final = cast(Mapping[str, Family], dict(_wirespeed.reasons()))
 _ACRONYMS: Final = {
     name.lower(): name for name in ("RX", "TX", "NIC", "FIFO", "TTL", "IP", "PCIe", "DMA", "IPv4", "IPv6")
 }

@@ -29,6 +29,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use sim::scenario::{KINDS, find, known};
 use sim::{Overrides, Progress, RateSearch, RunOptions, RunResult, RunTables, ScenarioError, TABLES};
+use stats::Reason;
 
 create_exception!(_wirespeed, InputError, PyValueError, "Input that cannot be used: what came, what is allowed.");
 
@@ -60,6 +61,12 @@ fn bug(panic: Box<dyn Any + Send>) -> PyErr {
 #[pyfunction]
 fn version() -> &'static str {
     sim::answer::summary::VERSION
+}
+
+/// What the time of packets is charged to, in the order in which a packet meets it, with what of the machine that is.
+#[pyfunction]
+fn reasons() -> Vec<(&'static str, &'static str)> {
+    Reason::ALL.into_iter().map(|reason| (reason.name(), reason.family().name())).collect()
 }
 
 /// The commit of this build, or "unknown".
@@ -562,6 +569,6 @@ mod _wirespeed {
     #[pymodule_export]
     use super::{
         InputError, PyRun, PyScenario, PyStock, PyTable, commit, compare, exclusions, file_settings, inspect,
-        inspect_table, pool_of, preset, presets, refuse_counted_masks, run, schema, summary_schema, version,
+        inspect_table, pool_of, preset, presets, reasons, refuse_counted_masks, run, schema, summary_schema, version,
     };
 }

@@ -7,7 +7,7 @@ use std::ops::{Add, AddAssign, Index, IndexMut, Sub};
 use units::Ps;
 
 macro_rules! reasons {
-    ($($(#[$doc:meta])* $variant:ident $name:literal $label:literal;)*) => {
+    ($($(#[$doc:meta])* $variant:ident $name:literal $family:ident $label:literal;)*) => {
         /// What a picosecond is charged to.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[repr(u8)]
@@ -24,6 +24,11 @@ macro_rules! reasons {
                 match self { $(Reason::$variant => $name),* }
             }
 
+            /// What of the machine it belongs to.
+            pub const fn family(self) -> ReasonFamily {
+                match self { $(Reason::$variant => ReasonFamily::$family),* }
+            }
+
             /// A few words for a reader who does not know the name.
             pub const fn label(self) -> &'static str {
                 match self { $(Reason::$variant => $label),* }
@@ -32,73 +37,107 @@ macro_rules! reasons {
     };
 }
 
+/// Parts of a machine in which packets spend their time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReasonFamily {
+    /// The NIC, PCIe and what translates for them.
+    Io,
+    /// A queue, a batch or a lock.
+    Wait,
+    /// Instructions of a core.
+    Core,
+    /// A core's own caches and TLB.
+    Private,
+    /// What cores share on their chip, and the links to other sockets.
+    Shared,
+    /// DRAM and its controllers.
+    Dram,
+    /// A copy engine or a GPU.
+    Other,
+}
+
+impl ReasonFamily {
+    /// The name in tables and JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            ReasonFamily::Io => "io",
+            ReasonFamily::Wait => "wait",
+            ReasonFamily::Core => "core",
+            ReasonFamily::Private => "private",
+            ReasonFamily::Shared => "shared",
+            ReasonFamily::Dram => "dram",
+            ReasonFamily::Other => "other",
+        }
+    }
+}
+
 reasons! {
     /// The NIC: its pipelines, and the wait for its packet rate and that of a queue.
-    Nic "nic" "inside the NIC";
+    Nic "nic" Io "inside the NIC";
     /// PCIe transfer of the packet and its descriptor, both directions.
-    Pcie "pcie" "PCIe transfer";
+    Pcie "pcie" Io "PCIe transfer";
     /// Device writes wait for the memory system.
-    DmaMemory "dma_memory" "DMA waits for memory";
+    DmaMemory "dma_memory" Io "DMA waits for memory";
     /// Translation of a device's addresses.
-    Iommu "iommu" "IOMMU page walk";
+    Iommu "iommu" Io "IOMMU page walk";
     /// In the receive ring, until a core takes the packet.
-    Ring "ring" "waiting in the RX ring";
+    Ring "ring" Wait "waiting in the RX ring";
     /// A software queue between cores.
-    Queue "queue" "waiting in a software queue";
+    Queue "queue" Wait "waiting in a software queue";
     /// In a burst, while other packets of it are worked on.
-    Burst "burst" "waiting for others of its burst";
+    Burst "burst" Wait "waiting for others of its burst";
     /// Instructions.
-    Core "core" "executing instructions";
+    Core "core" Core "executing instructions";
     /// Core waits for its L1.
-    L1 "l1" "L1 hit";
+    L1 "l1" Private "L1 hit";
     /// Core waits for its L2.
-    L2 "l2" "L2 hit";
+    L2 "l2" Private "L2 hit";
     /// Address translation.
-    Tlb "tlb" "TLB and page walk";
+    Tlb "tlb" Private "TLB and page walk";
     /// Hops between core and LLC slice.
-    Interconnect "interconnect" "on-chip interconnect";
+    Interconnect "interconnect" Shared "on-chip interconnect";
     /// Messages and lines between sockets.
-    SocketLink "socket_link" "link between sockets";
+    SocketLink "socket_link" Shared "link between sockets";
     /// Another request is served by the slice.
-    SliceQueue "slice_queue" "queue at an LLC slice";
+    SliceQueue "slice_queue" Shared "queue at an LLC slice";
     /// LLC lookup.
-    Llc "llc" "LLC hit or lookup";
+    Llc "llc" Shared "LLC hit or lookup";
     /// Data come from another core's cache.
-    Snoop "snoop" "transfer from another core's cache";
+    Snoop "snoop" Shared "transfer from another core's cache";
     /// No free miss-status register.
-    Mshr "mshr" "all outstanding misses in use";
+    Mshr "mshr" Shared "all outstanding misses in use";
     /// The controller's queue.
-    DramQueue "dram_queue" "DRAM controller queue";
+    DramQueue "dram_queue" Dram "DRAM controller queue";
     /// The bank still serves another request.
-    BankBusy "bank_busy" "DRAM bank busy";
+    BankBusy "bank_busy" Dram "DRAM bank busy";
     /// Column access in an open row.
-    RowHit "row_hit" "DRAM row hit";
+    RowHit "row_hit" Dram "DRAM row hit";
     /// Activate and column access.
-    RowMiss "row_miss" "DRAM row miss";
+    RowMiss "row_miss" Dram "DRAM row miss";
     /// Precharge, activate and column access.
-    RowConflict "row_conflict" "DRAM row conflict";
+    RowConflict "row_conflict" Dram "DRAM row conflict";
     /// The data bus carries other data.
-    Bus "bus" "DRAM data bus busy";
+    Bus "bus" Dram "DRAM data bus busy";
     /// The data bus turns from reads to writes or back.
-    Turnaround "turnaround" "DRAM bus turnaround";
+    Turnaround "turnaround" Dram "DRAM bus turnaround";
     /// Refresh.
-    Refresh "refresh" "DRAM refresh";
+    Refresh "refresh" Dram "DRAM refresh";
     /// A copy engine works.
-    Copy "copy" "copy engine";
+    Copy "copy" Other "copy engine";
     /// Another core holds the lock.
-    Lock "lock" "waiting for a lock";
+    Lock "lock" Wait "waiting for a lock";
     /// Until a batch for the GPU is full, or its time is up.
-    GpuFill "gpu_fill" "waiting for a GPU batch to fill";
+    GpuFill "gpu_fill" Wait "waiting for a GPU batch to fill";
     /// A full batch waits for its launch, and for the batches before it.
-    GpuQueue "gpu_queue" "waiting for the GPU";
+    GpuQueue "gpu_queue" Wait "waiting for the GPU";
     /// A batch is copied to the GPU, or back.
-    GpuCopy "gpu_copy" "copy to and from the GPU";
+    GpuCopy "gpu_copy" Other "copy to and from the GPU";
     /// A kernel starts and works on the batch.
-    Gpu "gpu" "kernel on the GPU";
+    Gpu "gpu" Other "kernel on the GPU";
     /// Waits for earlier packets, to leave in order.
-    Commit "commit" "waiting to leave in order";
+    Commit "commit" Wait "waiting to leave in order";
     /// In the transmit ring, until the port is free.
-    TxQueue "tx_queue" "waiting for the TX port";
+    TxQueue "tx_queue" Wait "waiting for the TX port";
 }
 
 /// Picoseconds by [`Reason`].

@@ -31,7 +31,7 @@ mod student;
 mod time_weighted;
 mod warmup;
 
-pub use attribution::{Attribution, Path, Reason};
+pub use attribution::{Attribution, Path, Reason, ReasonFamily};
 pub use batch::{BatchMeans, Estimate};
 pub use compare::{Comparison, paired, welch};
 pub use error::StatsError;

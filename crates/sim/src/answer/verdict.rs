@@ -4,7 +4,7 @@ use machine::buffer::BufferAllocation;
 use machine::dram::stats::Shares;
 use schemars::JsonSchema;
 use serde::Serialize;
-use stats::Reason;
+use stats::{Reason, ReasonFamily};
 
 use crate::answer::limit::{DRAM_IDLE, RateLimit, RateUse, SATURATED};
 use crate::answer::model_error::{AnswerKind, ModelError, model_error_text, model_errors};
@@ -44,25 +44,11 @@ const MBUF_KIB: f64 = machine::nic::MBUF_STRIDE as f64 / 1024.0;
 /// Parts of the sojourn that are named.
 const NAMED: usize = 3;
 
-/// What a core waits for when it waits for memory.
-const MEMORY: [Reason; 16] = [
-    Reason::L1,
-    Reason::L2,
-    Reason::Tlb,
-    Reason::Interconnect,
-    Reason::SliceQueue,
-    Reason::Llc,
-    Reason::Snoop,
-    Reason::Mshr,
-    Reason::DramQueue,
-    Reason::BankBusy,
-    Reason::RowHit,
-    Reason::RowMiss,
-    Reason::RowConflict,
-    Reason::Bus,
-    Reason::Refresh,
-    Reason::Copy,
-];
+/// Whether a core that waits for it waits for memory.
+fn is_memory(reason: Reason) -> bool {
+    matches!(reason.family(), ReasonFamily::Private | ReasonFamily::Shared | ReasonFamily::Dram)
+        || reason == Reason::Copy
+}
 
 /// How a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -966,7 +952,7 @@ impl Facts<'_> {
             duration(m.sojourn.histogram().mean() / 1e3),
             named.join(", ")
         ));
-        let memory: f64 = MEMORY.into_iter().map(share).sum();
+        let memory: f64 = Reason::ALL.into_iter().filter(|reason| is_memory(*reason)).map(share).sum();
         let core = share(Reason::Core);
         if core + memory > 0.0 {
             reasons.push(format!(

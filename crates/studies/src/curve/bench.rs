@@ -6,10 +6,9 @@ use machine::MachineError;
 use machine::cores::{Core, CoreSpec, CoreStep};
 use machine::dram::DramCounters;
 use machine::memory::{Hierarchy, MemoryReply};
-use stats::{Attribution, BatchMeans, Reason};
+use stats::{Attribution, BatchMeans, Reason, ReasonFamily};
 use units::{CoreId, LINE_BYTES, Ps};
 
-use super::BEHIND_LLC;
 use super::load::{CHASED, Everywhere, LINE_INSTRUCTIONS, MemoryLoad};
 
 /// Lines of a stream that are recorded at a time: many, since a core drains at their end, but of a slow stream few, since its
@@ -61,7 +60,7 @@ impl CurveReading {
     }
 
     pub(super) fn behind_llc_ns(&self) -> f64 {
-        self.parts_ns.iter().filter(|(reason, _)| BEHIND_LLC.contains(reason)).map(|(_, ns)| ns).sum()
+        self.parts_ns.iter().filter(|(reason, _)| reason.family() == ReasonFamily::Dram).map(|(_, ns)| ns).sum()
     }
 }
 

@@ -23,7 +23,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use machine::memory::{Hierarchy, MAX_CORES, MemorySpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-use stats::Reason;
 use units::LINE_BYTES;
 
 use bench::{CurveBench, CurveReading};
@@ -324,18 +323,6 @@ impl<'a> CurveStudy<'a> {
         notes
     }
 }
-
-/// Reasons of waiting that lie behind the LLC.
-const BEHIND_LLC: [Reason; 8] = [
-    Reason::DramQueue,
-    Reason::Refresh,
-    Reason::Turnaround,
-    Reason::BankBusy,
-    Reason::Bus,
-    Reason::RowHit,
-    Reason::RowMiss,
-    Reason::RowConflict,
-];
 
 #[cfg(test)]
 mod tests;
