@@ -24,7 +24,7 @@ RUST_FILES    := $(shell find crates presets papers -type f \( -name '*.rs' -o -
 PACKAGE_FILES := Cargo.toml Cargo.lock pyproject.toml $(RUST_FILES)
 
 .NOTPARALLEL:
-.PHONY: help build demo test test-slow bench bench-host accuracy docs wheel sdist deb sbom release-check licences papers notebooks schema sample modules kernels kernel-compiler bench-gpu fmt clean check-tools
+.PHONY: help build demo test test-build test-slow bench bench-host accuracy docs wheel sdist deb sbom release-check licences papers notebooks schema sample modules kernels kernel-compiler bench-gpu fmt clean check-tools
 
 help: ## Print this
 	@echo 'make demo        set up, simulate a router on ISP traffic, write a report ($(OUT)/report.html)'
@@ -87,13 +87,15 @@ $(STAMPS)/package: $(STAMPS)/venv $(PACKAGE_FILES)
 
 # The extension that tests run on: that of `make build` where it is up to date, or else one in cargo's profile of tests, of
 # libraries that cargo's tests link, too. What tests are compiled of is compiled here, so that both have the same features.
-# Packages of Python come meanwhile: pip takes half a minute of one core.
+# Packages of Python come meanwhile: pip takes half a minute of one core. So does what BESIDE names, whether it comes or not.
+BESIDE ?=
+
 $(STAMPS)/tested: $(STAMPS)/venv $(PACKAGE_FILES)
 	@bash tests/house/tools.sh
 	@if [ ! -e $(STAMPS)/package ] || [ -n "$$(find $(PACKAGE_FILES) -newer $(STAMPS)/package -print -quit)" ]; then \
 	  echo 'building the extension and the tests: several minutes the first time'; \
 	  rm -f $(STAMPS)/package; \
-	  $(MAKE) --no-print-directory $(STAMPS)/dev $(STAMPS)/docs & \
+	  $(MAKE) --no-print-directory --keep-going $(STAMPS)/dev $(STAMPS)/docs $(BESIDE) & \
 	  PATH="$(abspath $(BIN)):$$PATH" VIRTUAL_ENV="$(abspath $(VENV))" $(BIN)/python tests/house/extension.py; \
 	  wait $$!; \
 	  $(PIP) $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"])'); \
@@ -113,8 +115,9 @@ demo: $(STAMPS)/package
 # --- checks and tests -------------------------------------------------------------------------------------------------
 
 # For what it depends on, too.
-test: export RUSTC_WORKSPACE_WRAPPER := $(abspath tests/house/rustc.sh)
-test: $(STAMPS)/tested $(STAMPS)/dev $(STAMPS)/docs
+test test-build: export RUSTC_WORKSPACE_WRAPPER := $(abspath tests/house/rustc.sh)
+test-build: $(STAMPS)/tested $(STAMPS)/dev $(STAMPS)/docs
+test: test-build
 	@$(BIN)/python tests/house/suites.py test
 
 test-slow: $(STAMPS)/package $(STAMPS)/dev
