@@ -182,7 +182,7 @@ def test_make_test_builds_the_site_and_takes_warnings_for_errors() -> None:
     (suite,) = (suite for suite in suites.tests() if suite.name == "docs")
     assert list(suite.command) == ["env", "PICTURES=short", "mkdocs", "build", "--strict", "--quiet"]
     makefile = (ROOT / "Makefile").read_text()
-    assert re.search(r"^test: .*\$\(STAMPS\)/docs$", makefile, re.MULTILINE), "its packages are not installed"
+    assert re.search(r"^test-build: .*\$\(STAMPS\)/docs$", makefile, re.MULTILINE), "its packages are not installed"
 
 
 FEWEST_PICTURES = 25

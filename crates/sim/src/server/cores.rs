@@ -113,6 +113,10 @@ impl ServerCore {
         self.input.oldest().into_iter().chain(back).min()
     }
 
+    pub(super) fn is_in_burst(&self) -> bool {
+        matches!(self.state, CoreState::Running | CoreState::Finishing)
+    }
+
     /// Whether its burst rings a doorbell for its receive queue, since it was refilled, and how many it rings for what it sends: one
     /// of each port that something goes to.
     pub(super) fn doorbells(&self) -> (bool, u32) {

@@ -29,7 +29,6 @@ use probe::{Probe, Record, Ref, RegionId, RegionSpec, Sharing};
 use stats::{Attribution, Reason};
 use units::{Clos, CoreId, LINE_BYTES, Line, PacketId, Ps};
 
-use super::cores::CoreState;
 use super::{DepartureObserver, PRIORITY_NIC, Server, ServerEvent, lines};
 use crate::scenario::gpus::{GpuMemory, SLOT, ServerGpuSpec, TASK_BYTES, VERDICT_BYTES, l2_of, under};
 use crate::scenario::{Scenario, ScenarioError};
@@ -524,10 +523,11 @@ impl Server {
                 let core = gpu.filling.packets[0].core;
                 gpu.counters.late += 1;
                 gpu.close(now);
-                match self.cores[core].state {
+                if self.cores[core].is_in_burst() {
                     // It looks at the time when its burst is done.
-                    CoreState::Running | CoreState::Finishing => self.cores[core].to_launch += 1,
-                    _ => self.launch(core, 1),
+                    self.cores[core].to_launch += 1;
+                } else {
+                    self.launch(core, 1);
                 }
             }
             GpuTurn::Deadline(_) => {}

@@ -57,7 +57,7 @@ use crate::scenario::neighbours as others;
 use crate::scenario::{Scenario, ScenarioError};
 use crate::server::bursts::Locks;
 use crate::server::control_plane::ControlTables;
-use crate::server::cores::{CoreInput, CoreState, Handed, ServerCore};
+use crate::server::cores::{CoreInput, Handed, ServerCore};
 use crate::server::functional::CoarseClock;
 use crate::server::gpu::{GpuCounters, GpuTurn, ServerGpu};
 use crate::server::lives::LifeWriter;
@@ -652,7 +652,7 @@ impl Server {
     /// Counters of each core; of a burst under way the time so far is among `busy`.
     pub fn cores(&self) -> Vec<CoreCounters> {
         let of = |w: &ServerCore| {
-            let under_way = matches!(w.state, CoreState::Running | CoreState::Finishing);
+            let under_way = w.is_in_burst();
             let burst = if under_way { self.engine.now().since(w.started) } else { Ps::ZERO };
             CoreCounters { instructions: w.core.instructions(), busy: w.counters.busy + burst, ..w.counters }
         };
