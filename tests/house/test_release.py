@@ -253,7 +253,7 @@ def metrics() -> set[str]:
     rows = re.findall(r'registry\.register\(\s*"(\w+)",\s*"[^"]*",\s*m\.(\w+)', METRICS.read_text())
     counters = {"decisions", "faults"}
     found = {f"wirespeedd_{name}{'_total' if of in counters else ''}" for name, of in rows}
-    assert len(found) == 13
+    assert len(found) == 14
     return found
 
 

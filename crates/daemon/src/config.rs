@@ -162,6 +162,8 @@ pub struct Io {
     /// How many there are, the highest ones, where nothing sets them; unset: those that the machine says
     /// (`shareable_bits` of resctrl).
     pub fixed: Option<u32>,
+    /// L3 domains whose ways of device writes are moved; unset: those that packet cores are in.
+    pub domains: Option<Vec<u32>>,
     /// Whether the effect of a change is measured first.
     pub verify: bool,
     /// Intervals of each of the two settings that are compared.
@@ -172,7 +174,14 @@ pub struct Io {
 
 impl Default for Io {
     fn default() -> Io {
-        Io { backend: IoWaysBackend::Auto, fixed: None, verify: true, verify_intervals: 5, verify_loss: 0.01 }
+        Io {
+            backend: IoWaysBackend::Auto,
+            fixed: None,
+            domains: None,
+            verify: true,
+            verify_intervals: 5,
+            verify_loss: 0.01,
+        }
     }
 }
 

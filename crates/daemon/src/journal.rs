@@ -26,6 +26,9 @@ pub enum JournalEntry {
         group: String,
         /// What they were.
         masks: Vec<(u32, Cbm)>,
+        /// Whether no other domains are set: else those that come meanwhile are, too.
+        #[serde(default, skip_serializing_if = "is_false")]
+        only: bool,
     },
     /// The register of device ways, by processor.
     Register {
@@ -36,7 +39,15 @@ pub enum JournalEntry {
     IoAlloc {
         /// What they were.
         masks: Option<Vec<(u32, Cbm)>>,
+        /// As of masks.
+        #[serde(default, skip_serializing_if = "is_false")]
+        only: bool,
     },
+}
+
+/// So that a journal of before, in which it is not, has the sum that it had.
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 impl JournalEntry {
@@ -86,13 +97,15 @@ impl Journal {
     /// Why it cannot be trusted, if it cannot: names in it become paths.
     fn flaw(&self, prefix: &str) -> Option<String> {
         match (self.version, &self.crc32) {
-            (VERSION, Some(sum)) if *sum == self.sum() => {}
-            (VERSION, Some(sum)) => return Some(format!("its checksum is {sum}, that of its text {}", self.sum())),
-            (VERSION, None) => return Some("it has no checksum".into()),
+            (VERSION | ALL_DOMAINS, Some(sum)) if *sum == self.sum() => {}
+            (VERSION | ALL_DOMAINS, Some(sum)) => {
+                return Some(format!("its checksum is {sum}, that of its text {}", self.sum()));
+            }
+            (VERSION | ALL_DOMAINS, None) => return Some("it has no checksum".into()),
             // Of a wirespeedd that wrote none: what it says is all there is.
             (UNSUMMED, None) => {}
             (UNSUMMED, Some(_)) => return Some(format!("version {UNSUMMED} has no checksum, and it has one")),
-            (other, _) => return Some(format!("version {other} came, {UNSUMMED} and {VERSION} are known")),
+            (other, _) => return Some(format!("version {other} came, {UNSUMMED} to {VERSION} are known")),
         }
         let names = self.entries.iter().filter_map(|entry| match entry {
             JournalEntry::Made { group } => Some(group),
@@ -123,7 +136,9 @@ pub struct StateFolder {
 
 const JOURNAL: &str = "journal.json";
 const EFFECT: &str = "io-effect.json";
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
+/// The version before masks of some domains only.
+const ALL_DOMAINS: u32 = 2;
 /// The version before checksums.
 const UNSUMMED: u32 = 1;
 /// No file of the daemon's is longer.
@@ -270,9 +285,10 @@ mod tests {
     fn written(folder: &Path) -> (StateFolder, Journal) {
         let entries = vec![
             JournalEntry::Made { group: "wirespeed-rx".into() },
-            JournalEntry::Masks { group: String::new(), masks: vec![(0, Cbm(0x7ff)), (1, Cbm(0x3))] },
+            JournalEntry::Masks { group: String::new(), masks: vec![(0, Cbm(0x7ff)), (1, Cbm(0x3))], only: false },
+            JournalEntry::Masks { group: "wirespeed-tx".into(), masks: vec![(1, Cbm(0x7f))], only: true },
             JournalEntry::Register { values: vec![(0, Cbm(0x600))] },
-            JournalEntry::IoAlloc { masks: None },
+            JournalEntry::IoAlloc { masks: None, only: true },
         ];
         let mut journal = Journal { version: VERSION, boot: "5dd6bd45-8a1c".into(), entries, crc32: None };
         journal.crc32 = Some(journal.sum());
@@ -334,7 +350,7 @@ mod tests {
         assert_eq!(write(UNSUMMED, None).unwrap().entries, journal.entries);
         assert!(write(UNSUMMED, journal.crc32.clone()).unwrap_err().contains("version 1 has no checksum"));
         assert!(write(VERSION, None).unwrap_err().contains("it has no checksum"));
-        assert!(write(3, None).unwrap_err().contains("version 3 came, 1 and 2 are known"));
+        assert!(write(4, None).unwrap_err().contains("version 4 came, 1 to 3 are known"));
     }
 
     #[test]
@@ -345,7 +361,7 @@ mod tests {
             state.keep(&Journal { entries: vec![entry], ..Journal::default() }).unwrap();
             state.journal(PREFIX).map(|_| ()).map_err(|e| e.to_string())
         };
-        let masks = |group: &str| JournalEntry::Masks { group: group.into(), masks: vec![(0, Cbm(1))] };
+        let masks = |group: &str| JournalEntry::Masks { group: group.into(), masks: vec![(0, Cbm(1))], only: false };
         for name in
             ["/etc", "../../victim", "wirespeed-/../..", "wirespeed-a/b", "info", "guaranteed", ".", "wirespeed-\0"]
         {

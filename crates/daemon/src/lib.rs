@@ -16,6 +16,7 @@ mod endpoint;
 mod error;
 mod journal;
 mod metrics;
+mod placement;
 mod plan;
 mod restore;
 mod run;

@@ -12,6 +12,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
+use units::{Cbm, Clos};
 
 use crate::undecided::{REASONS, Undecided, reason};
 use crate::{DaemonError, Effect};
@@ -20,6 +21,13 @@ use crate::{DaemonError, Effect};
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
 struct ClassMetrics {
     class: String,
+}
+
+/// A class in a domain of the cache.
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct DomainLabels {
+    class: String,
+    domain: u32,
 }
 
 /// Why the policy cannot decide.
@@ -49,6 +57,7 @@ pub struct Metrics {
     ddio: Real,
     memory: Real,
     ways: Family<ClassMetrics, Gauge>,
+    domain_ways: Family<DomainLabels, Gauge>,
     llc_bytes: Family<ClassMetrics, Real>,
     llc_miss: Family<ClassMetrics, Real>,
     busy: Family<ClassMetrics, Real>,
@@ -73,6 +82,8 @@ pub struct Circumstances<'a> {
     pub undecided: Option<Undecided>,
     /// Names of classes by number.
     pub classes: &'a BTreeMap<u8, String>,
+    /// Masks by class and domain.
+    pub masks: &'a [(Clos, Vec<(u32, Cbm)>)],
 }
 
 impl Default for Metrics {
@@ -96,6 +107,7 @@ impl Metrics {
             ddio: Real::default(),
             memory: Real::default(),
             ways: Family::default(),
+            domain_ways: Family::default(),
             llc_bytes: Family::default(),
             llc_miss: Family::default(),
             busy: Family::default(),
@@ -116,6 +128,11 @@ impl Metrics {
         registry.register("ddio_write_miss_ratio", "Share of device writes that missed the LLC", m.ddio.clone());
         registry.register("memory_bytes_per_second", "Bytes to and from DRAM a second", m.memory.clone());
         registry.register("class_ways", "Ways that a class may fill", m.ways.clone());
+        registry.register(
+            "class_domain_ways",
+            "Ways that a class may fill, in each L3 domain in which it is set",
+            m.domain_ways.clone(),
+        );
         registry.register("class_llc_bytes", "Bytes of the LLC that a class occupies", m.llc_bytes.clone());
         registry.register("class_llc_miss_ratio", "Share of a class's LLC lookups that missed", m.llc_miss.clone());
         registry.register("class_busy_ratio", "Share of a class's time not spent polling in vain", m.busy.clone());
@@ -167,6 +184,14 @@ impl Metrics {
         for (clos, mask) in &seen.in_force.classes {
             self.ways.get_or_create(&named(clos.0)).set(i64::from(mask.ways()));
         }
+        // A domain that is offline has no ways.
+        self.domain_ways.clear();
+        for (clos, masks) in of.masks {
+            for (domain, mask) in masks {
+                let labels = DomainLabels { class: named(clos.0).class, domain: *domain };
+                self.domain_ways.get_or_create(&labels).set(i64::from(mask.ways()));
+            }
+        }
         for class in &seen.classes {
             let of = named(class.clos.0);
             set(&self.llc_bytes.get_or_create(&of), class.llc_bytes);
@@ -208,7 +233,14 @@ mod tests {
         let sample = Sample { value: 5.0, age: Ps::ZERO, interval: Ps(1) };
         let seen = Observation { received_pps: Some(sample), ..Observation::default() };
         let (faults, classes) = (["x".to_string()], BTreeMap::new());
-        let of = Circumstances { faults: &faults, effect: Some(Effect::None), undecided: None, classes: &classes };
+        let masks = [(Clos(1), vec![(2, Cbm(0x3e))])];
+        let of = Circumstances {
+            faults: &faults,
+            effect: Some(Effect::None),
+            undecided: None,
+            classes: &classes,
+            masks: &masks,
+        };
         metrics.interval(&StepOutcome::Held(seen), &of);
         let text = metrics.text();
         for line in [
@@ -217,6 +249,7 @@ mod tests {
             "wirespeedd_intervals_total{outcome=\"hold\"} 1",
             "wirespeedd_counter_faults_total 1",
             "wirespeedd_io_ways_effect 0",
+            "wirespeedd_class_domain_ways{class=\"1\",domain=\"2\"} 5",
             "wirespeedd_policy_undecided{reason=\"no_busy_time\"} 0",
         ] {
             assert!(text.contains(line), "{line}\n{text}");

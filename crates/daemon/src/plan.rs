@@ -57,12 +57,16 @@ pub fn plan(
 fn writes(config: &DaemonConfig, setup: &DaemonSetup, allocation: &Allocation) -> Result<Vec<String>, DaemonError> {
     let root = setup.resctrl.tree().root().display().to_string();
     let domains = setup.resctrl.masks("")?;
-    let text = |mask: Cbm| domains.iter().map(|(d, _)| format!("{d}={:x}", mask.0)).collect::<Vec<_>>().join(";");
+    let text =
+        |masks: &[(u32, Cbm)]| masks.iter().map(|(d, mask)| format!("{d}={:x}", mask.0)).collect::<Vec<_>>().join(";");
     let mut writes = Vec::new();
     for (clos, mask) in &allocation.classes {
         if let Some(class) = setup.classes.iter().find(|c| c.clos == *clos) {
             let path = if class.group.is_empty() { "schemata".into() } else { format!("{}/schemata", class.group) };
-            writes.push(format!("echo 'L3:{}' > {root}/{path}", text(*mask)));
+            let masks = class.placement.wanted(*mask, &domains);
+            if !masks.is_empty() {
+                writes.push(format!("echo 'L3:{}' > {root}/{path}", text(&masks)));
+            }
         }
     }
     if let Some(ways) = allocation.io_ways {
@@ -74,9 +78,11 @@ fn writes(config: &DaemonConfig, setup: &DaemonSetup, allocation: &Allocation) -
                     writes.push("# then the effect of that is measured, before anything relies on it".into());
                 }
             }
-            IoBackend::Kernel => {
+            IoBackend::Kernel(own) => {
+                let is_own = |domain: &u32| own.as_ref().is_none_or(|own| own.contains(domain));
+                let masks: Vec<_> = domains.iter().filter(|(d, _)| is_own(d)).map(|(d, _)| (*d, ways)).collect();
                 writes.push(format!("echo 1 > {root}/info/L3/io_alloc"));
-                writes.push(format!("echo '{}' > {root}/info/L3/io_alloc_cbm", text(ways)));
+                writes.push(format!("echo '{}' > {root}/info/L3/io_alloc_cbm", text(&masks)));
             }
             IoBackend::Fixed(_) | IoBackend::Unknown => {}
         }

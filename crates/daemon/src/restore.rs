@@ -1,7 +1,7 @@
 //! Puts back what the journal says. What cannot be put back gets a safe setting, and what not even that is kept in the journal.
 
-use host::resctrl::IoAlloc;
-use host::{CbmRule, CpuIdentity, GroupMode, HostError, IoRegister, Resctrl};
+use host::resctrl::{IoAlloc, longest_run};
+use host::{CbmRule, GroupMode, HostError, IoRegister, Resctrl};
 use units::Cbm;
 
 use crate::{DaemonError, Journal, JournalEntry, Parts, StateFolder};
@@ -105,18 +105,20 @@ fn put_back(entry: &JournalEntry, parts: &Parts) -> Result<Done, HostError> {
                 Err(why) => Err(why),
             }
         }
-        JournalEntry::Masks { group, masks } => masks_back(&Resctrl::open(parts.resctrl.clone())?, group, masks),
+        JournalEntry::Masks { group, masks, only } => {
+            masks_back(&Resctrl::open(parts.resctrl.clone())?, group, masks, *only)
+        }
         JournalEntry::Register { values } => {
             let register = IoRegister::new(parts.dev_cpu.clone(), values.iter().map(|(cpu, _)| *cpu).collect());
             register.write(values)?;
             Ok(Done::Restored(format!("ways of device writes are {}", text(values))))
         }
-        JournalEntry::IoAlloc { masks } => {
+        JournalEntry::IoAlloc { masks, only } => {
             let resctrl = Resctrl::open(parts.resctrl.clone())?;
             let rule = resctrl.rule()?;
             let to = match masks {
                 None => IoAlloc::Disabled,
-                Some(masks) => IoAlloc::Enabled(present(&resctrl, masks, &rule)?),
+                Some(masks) => IoAlloc::Enabled(present(&resctrl, masks, *only, &rule)?),
             };
             resctrl.set_io_alloc(&to, &rule)?;
             Ok(Done::Restored("I/O allocation is as it was".into()))
@@ -124,17 +126,24 @@ fn put_back(entry: &JournalEntry, parts: &Parts) -> Result<Done, HostError> {
     }
 }
 
-/// Of each domain that is there what it had; all ways where it was not there then, since it came with those. Domains that are gone
-/// come back with all ways, too.
-fn present(resctrl: &Resctrl, masks: &[(u32, Cbm)], rule: &CbmRule) -> Result<Vec<(u32, Cbm)>, HostError> {
-    let was = |domain: u32| masks.iter().find(|(d, _)| *d == domain).map_or(rule.full, |(_, mask)| *mask);
-    Ok(resctrl.masks("")?.into_iter().map(|(domain, _)| (domain, was(domain))).collect())
+/// Of each domain that is there what it had. Of one that was not there then all ways, since it came with those; or nothing, where
+/// `only` domains of the journal were set. Domains that are gone come back with all ways, too.
+fn present(resctrl: &Resctrl, masks: &[(u32, Cbm)], only: bool, rule: &CbmRule) -> Result<Vec<(u32, Cbm)>, HostError> {
+    let was = |domain: u32| match masks.iter().find(|(d, _)| *d == domain) {
+        None if only => None,
+        None => Some((domain, rule.full)),
+        Some((_, mask)) => Some((domain, *mask)),
+    };
+    Ok(resctrl.masks("")?.into_iter().filter_map(|(domain, _)| was(domain)).collect())
 }
 
-fn masks_back(resctrl: &Resctrl, group: &str, masks: &[(u32, Cbm)]) -> Result<Done, HostError> {
+fn masks_back(resctrl: &Resctrl, group: &str, masks: &[(u32, Cbm)], only: bool) -> Result<Done, HostError> {
     let name = if group.is_empty() { "the default group" } else { group };
     let rule = resctrl.rule()?;
-    let back = present(resctrl, masks, &rule)?;
+    let back = present(resctrl, masks, only, &rule)?;
+    if back.is_empty() {
+        return Ok(Done::Safe(format!("{name} has none of its domains now: they come back with all ways")));
+    }
     match resctrl.set_masks(group, &back, &rule) {
         Ok(()) => Ok(Done::Restored(format!("{name} has L3:{}", text(&back)))),
         Err(why) if why.is_gone() => Ok(Done::Safe(format!("{name} is not there any more"))),
@@ -174,17 +183,11 @@ fn free_ways(
                 Err(why) => return Err(why),
             }
         }
-        let runs = (0..32).map(|first| Cbm::span(first, (mask >> first).trailing_ones()));
-        free.push((*domain, runs.max_by_key(|run| run.ways()).unwrap_or(rule.full)));
+        free.push((*domain, longest_run(Cbm(mask))));
     }
     Ok(free)
 }
 
 fn text(masks: &[(u32, Cbm)]) -> String {
     masks.iter().map(|(domain, mask)| format!("{domain}={:x}", mask.0)).collect::<Vec<_>>().join(";")
-}
-
-/// What `wirespeedd restore` needs to know of the processor: nothing, the journal has it all.
-pub(crate) fn current(parts: &Parts, cpu: &CpuIdentity) -> Result<Vec<(u32, Cbm)>, HostError> {
-    parts.register(cpu).read_all()
 }

@@ -12,7 +12,7 @@ use tracing::Level;
 use units::Ps;
 
 use crate::config::DaemonPolicyKind;
-use crate::restore::{RestoreReport, current, restore};
+use crate::restore::{RestoreReport, restore};
 use crate::undecided::{Undecided, UndecidedNews, UndecidedNotice};
 use crate::{
     Circumstances, DaemonConfig, DaemonError, DaemonSetup, Effect, Journal, JournalEntry, Metrics, Parts, StateFolder,
@@ -25,7 +25,6 @@ pub struct Guarded {
     parts: Parts,
     state: StateFolder,
     journal: Journal,
-    cpu: host::CpuIdentity,
     /// Nothing may be written.
     dry: bool,
 }
@@ -54,22 +53,26 @@ impl Guarded {
             let Some(class) = self.machine.classes().iter().find(|c| c.clos == *clos).cloned() else { continue };
             let made = JournalEntry::Made { group: class.group.clone() };
             if !self.journal.has(&made) {
-                let masks = self.machine.resctrl().masks(&class.group)?;
-                self.note(JournalEntry::Masks { group: class.group, masks })?;
+                let masks = class.placement.own(&self.machine.resctrl().masks(&class.group)?);
+                if !masks.is_empty() {
+                    let only = class.placement.is_bounded();
+                    self.note(JournalEntry::Masks { group: class.group, masks, only })?;
+                }
             }
         }
         if allocation.io_ways.is_some() {
             match self.machine.io() {
-                IoBackend::Register(_) => {
-                    let values = current(&self.parts, &self.cpu)?;
+                IoBackend::Register(register) => {
+                    let values = register.read_all()?;
                     self.note(JournalEntry::Register { values })?;
                 }
-                IoBackend::Kernel => {
+                IoBackend::Kernel(domains) => {
+                    let domains = domains.clone();
                     let masks = match self.machine.resctrl().io_alloc()? {
-                        IoAlloc::Enabled(masks) => Some(masks),
+                        IoAlloc::Enabled(masks) => Some(host::within(&masks, &domains)),
                         IoAlloc::Disabled | IoAlloc::Unsupported => None,
                     };
-                    self.note(JournalEntry::IoAlloc { masks })?;
+                    self.note(JournalEntry::IoAlloc { masks, only: domains.is_some() })?;
                 }
                 IoBackend::Fixed(_) | IoBackend::Unknown => {}
             }
@@ -242,7 +245,7 @@ impl Daemon {
         let names = names_of(&config, &classes);
         let machine = setup.machine(classes, sources, clock)?;
         let journal = Journal { boot: parts.boot(), ..Journal::default() };
-        let mut guarded = Guarded { machine, parts, state, journal, cpu: setup.cpu.clone(), dry: !apply };
+        let mut guarded = Guarded { machine, parts, state, journal, dry: !apply };
         if apply && let Err(why) = guarded.make(&setup) {
             restore(&guarded.state, &guarded.parts, wait)?;
             return Err(why);
@@ -299,7 +302,8 @@ impl Daemon {
         let lost_pps = outcome.seen().and_then(|seen| seen.lost_pps).map(|s| s.value);
         let undecided = self.steering.policy().lacks().map(|lack| Undecided { lack, lost_pps });
         let faults = self.guarded.machine.faults();
-        let of = Circumstances { faults, effect: self.effect(), undecided, classes: &self.names };
+        let masks = self.guarded.machine.masks();
+        let of = Circumstances { faults, effect: self.effect(), undecided, classes: &self.names, masks };
         self.metrics.interval(&outcome, &of);
         match self.notice.news(undecided, outcome.seen()) {
             Some(UndecidedNews::Begins(undecided)) => {

@@ -15,6 +15,7 @@ use policy::{Floors, Meter, PolicyError};
 use units::{Cbm, Clos, Ps};
 
 use crate::config::{IoWaysBackend, as_configured};
+use crate::placement::{Domains, PlacementContext};
 use crate::{DaemonConfig, DaemonError};
 
 /// The machine's roots, and how groups of the daemon's are told from others'.
@@ -68,9 +69,9 @@ impl Parts {
         }
     }
 
-    /// The register of device ways, of all packages.
-    pub fn register(&self, cpu: &CpuIdentity) -> IoRegister {
-        IoRegister::new(self.dev_cpu.clone(), cpu.packages.clone())
+    /// The register of device ways, through these processors.
+    pub(crate) fn register(&self, cpus: Vec<u32>) -> IoRegister {
+        IoRegister::new(self.dev_cpu.clone(), cpus)
     }
 }
 
@@ -106,7 +107,9 @@ impl DaemonSetup {
         let rule = resctrl.rule()?;
         let cpu = CpuIdentity::read(&*parts.proc)?;
         let mut notes = Vec::new();
-        let io = io_backend(config, parts, &resctrl, &cpu, &rule, &mut notes)?;
+        let domains = Domains::find(config, parts, &resctrl, &mut notes)?;
+        let asked = IoBackendContext { config, resctrl: &resctrl, cpu: &cpu, rule: &rule, domains: &domains };
+        let io = asked.backend(parts.register(domains.packages(parts, &cpu)), &mut notes)?;
         let floors = floors(config, &rule, &io)?;
         let groups = resctrl.groups()?;
         let mut missing = Vec::new();
@@ -127,20 +130,25 @@ impl DaemonSetup {
         }
         check_room(config, &resctrl, &groups, missing.len(), rule.closids, &io)?;
         check_cpus(config, &resctrl, &groups, &missing)?;
-        check_exclusive(config, &resctrl, &groups, &floors)?;
+        check_exclusive(config, &resctrl, &groups, &floors, &domains)?;
+        let of =
+            PlacementContext { config, parts, resctrl: &resctrl, cpu: &cpu, rule: &rule, io: &io, floors: &floors };
+        let mut placements = of.placements(&domains)?;
+        let mut class = |clos: u8, group: String| ServiceClass {
+            clos: Clos(clos),
+            group,
+            placement: placements.remove(&clos).unwrap_or_default(),
+        };
         if floors.others > 0 && !config.default_group {
             notes.push(format!(
                 "the default group still fills all ways, those of packet cores too: default_group = true keeps it to the {} of others",
                 floors.others
             ));
         }
-        let mut classes: Vec<ServiceClass> = config
-            .numbers()
-            .into_iter()
-            .map(|(clos, c)| ServiceClass { clos: Clos(clos), group: config.group(c) })
-            .collect();
+        let mut classes: Vec<ServiceClass> =
+            config.numbers().into_iter().map(|(clos, c)| class(clos, config.group(c))).collect();
         if config.default_group {
-            classes.insert(0, ServiceClass { clos: Clos(0), group: String::new() });
+            classes.insert(0, class(0, String::new()));
         }
         Ok(DaemonSetup { resctrl, cpu, io, floors, classes, missing, notes })
     }
@@ -149,8 +157,8 @@ impl DaemonSetup {
     pub fn readable(&self) -> Vec<ServiceClass> {
         let is_missing = |c: &ServiceClass| self.missing.iter().any(|(name, _)| *name == c.group);
         let stand_in = |c: &ServiceClass| ServiceClass {
-            clos: c.clos,
             group: if is_missing(c) { String::new() } else { c.group.clone() },
+            ..c.clone()
         };
         self.classes.iter().map(stand_in).collect()
     }
@@ -197,7 +205,7 @@ fn floors(config: &DaemonConfig, rule: &CbmRule, io: &IoBackend) -> Result<Floor
             return Ok(floors);
         }
         IoBackend::Fixed(ways) => fix(&mut floors, *ways)?,
-        IoBackend::Kernel => floors.io = floors.io.max(rule.min_bits),
+        IoBackend::Kernel(_) => floors.io = floors.io.max(rule.min_bits),
         IoBackend::Register(_) | IoBackend::Unknown => floors.io = floors.io.max(1),
     }
     floors.check("policy").map_err(as_configured)?;
@@ -219,69 +227,74 @@ pub(crate) fn fix(floors: &mut Floors, ways: Cbm) -> Result<(), DaemonError> {
     Ok(())
 }
 
-fn io_backend(
-    config: &DaemonConfig,
-    parts: &Parts,
-    resctrl: &Resctrl,
-    cpu: &CpuIdentity,
-    rule: &CbmRule,
-    notes: &mut Vec<String>,
-) -> Result<IoBackend, DaemonError> {
-    let known = generation(cpu).map_or(IoWaysRegister::Absent, |g| g.io_ways);
-    let register = parts.register(cpu);
-    let fixed = |notes: &mut Vec<String>, why: &str, at: Cbm| {
-        notes.push(format!("ways of device writes stay {at}: {why}"));
-        Ok(IoBackend::Fixed(at))
-    };
-    let untold = |notes: &mut Vec<String>, why: &str| Ok(IoBackend::Fixed(untold_io(config, rule, why, notes)));
-    let wanted = config.io.backend;
-    if matches!(wanted, IoWaysBackend::Auto | IoWaysBackend::IoAlloc) {
-        match resctrl.io_alloc()? {
-            IoAlloc::Unsupported if wanted == IoWaysBackend::IoAlloc => {
-                return Err(DaemonError::Setting {
-                    path: "io.backend".into(),
-                    came: "io_alloc".into(),
-                    allowed:
-                        "this kernel or processor has none (Linux 6.19 on AMD with SDCI); auto takes what there is"
-                            .into(),
-                });
+/// What the setting of devices' ways is chosen by.
+struct IoBackendContext<'a> {
+    config: &'a DaemonConfig,
+    resctrl: &'a Resctrl,
+    cpu: &'a CpuIdentity,
+    rule: &'a CbmRule,
+    domains: &'a Domains,
+}
+
+impl IoBackendContext<'_> {
+    /// What sets them: `register` where the processor has it.
+    fn backend(&self, register: IoRegister, notes: &mut Vec<String>) -> Result<IoBackend, DaemonError> {
+        let IoBackendContext { config, resctrl, cpu, rule, domains } = *self;
+        let known = generation(cpu).map_or(IoWaysRegister::Absent, |g| g.io_ways);
+        let fixed = |notes: &mut Vec<String>, why: &str, at: Cbm| {
+            notes.push(format!("ways of device writes stay {at}: {why}"));
+            Ok(IoBackend::Fixed(at))
+        };
+        let untold = |notes: &mut Vec<String>, why: &str| Ok(IoBackend::Fixed(untold_io(config, rule, why, notes)));
+        let wanted = config.io.backend;
+        if matches!(wanted, IoWaysBackend::Auto | IoWaysBackend::IoAlloc) {
+            match resctrl.io_alloc()? {
+                IoAlloc::Unsupported if wanted == IoWaysBackend::IoAlloc => {
+                    return Err(DaemonError::Setting {
+                        path: "io.backend".into(),
+                        came: "io_alloc".into(),
+                        allowed:
+                            "this kernel or processor has none (Linux 6.19 on AMD with SDCI); auto takes what there is"
+                                .into(),
+                    });
+                }
+                IoAlloc::Unsupported => {}
+                _ => return Ok(IoBackend::Kernel(domains.io.clone())),
             }
-            IoAlloc::Unsupported => {}
-            _ => return Ok(IoBackend::Kernel),
         }
-    }
-    // What the number 0xC8B is on a processor that is not in the table nobody here knows: it is not even read.
-    if known == IoWaysRegister::Absent && wanted == IoWaysBackend::Register {
-        return Err(DaemonError::Setting {
-            path: "io.backend".into(),
-            came: "register".into(),
-            allowed: format!(
-                "{} family {} model {} is not known to have register 0xC8B; auto takes what there is",
-                cpu.vendor, cpu.family, cpu.model
-            ),
-        });
-    }
-    if matches!(wanted, IoWaysBackend::Auto | IoWaysBackend::Register) && known != IoWaysRegister::Absent {
-        // A register that holds no run of ways is not the one that is meant, or a virtual machine's, which reads 0.
-        let now = register.read().and_then(|now| rule.of_io().check(now, "MSR 0xC8B").map(|()| now));
-        match (known, now) {
-            (_, Err(why)) if wanted == IoWaysBackend::Register => return Err(why.into()),
-            (_, Err(why)) => return untold(notes, &why.to_string()),
-            (IoWaysRegister::NoEffect, Ok(now)) if wanted == IoWaysBackend::Auto => {
-                return fixed(notes, "on this generation a write to the register has no effect", now);
-            }
-            // A register that is in no manual is written unasked only where others have seen it work.
-            (IoWaysRegister::Unverified, Ok(now)) if wanted == IoWaysBackend::Auto => {
-                return fixed(
-                    notes,
-                    "whether the register has an effect on this generation is not known; io.backend = \"register\" has it measured",
-                    now,
-                );
-            }
-            (_, Ok(_)) => return Ok(IoBackend::Register(register)),
+        // What the number 0xC8B is on a processor that is not in the table nobody here knows: it is not even read.
+        if known == IoWaysRegister::Absent && wanted == IoWaysBackend::Register {
+            return Err(DaemonError::Setting {
+                path: "io.backend".into(),
+                came: "register".into(),
+                allowed: format!(
+                    "{} family {} model {} is not known to have register 0xC8B; auto takes what there is",
+                    cpu.vendor, cpu.family, cpu.model
+                ),
+            });
         }
+        if matches!(wanted, IoWaysBackend::Auto | IoWaysBackend::Register) && known != IoWaysRegister::Absent {
+            // A register that holds no run of ways is not the one that is meant, or a virtual machine's, which reads 0.
+            let now = register.read().and_then(|now| rule.of_io().check(now, "MSR 0xC8B").map(|()| now));
+            match (known, now) {
+                (_, Err(why)) if wanted == IoWaysBackend::Register => return Err(why.into()),
+                (_, Err(why)) => return untold(notes, &why.to_string()),
+                (IoWaysRegister::NoEffect, Ok(now)) if wanted == IoWaysBackend::Auto => {
+                    return fixed(notes, "on this generation a write to the register has no effect", now);
+                }
+                // A register that is in no manual is written unasked only where others have seen it work.
+                (IoWaysRegister::Unverified, Ok(now)) if wanted == IoWaysBackend::Auto => {
+                    return fixed(
+                        notes,
+                        "whether the register has an effect on this generation is not known; io.backend = \"register\" has it measured",
+                        now,
+                    );
+                }
+                (_, Ok(_)) => return Ok(IoBackend::Register(register)),
+            }
+        }
+        untold(notes, "nothing sets them here")
     }
-    untold(notes, "nothing sets them here")
 }
 
 /// The ways of devices where no register tells: those of the configuration, or those that resctrl says hardware shares; none where it
@@ -319,7 +332,7 @@ fn check_room(
     closids: u32,
     io: &IoBackend,
 ) -> Result<(), DaemonError> {
-    let io_takes = matches!(io, IoBackend::Kernel) as usize;
+    let io_takes = matches!(io, IoBackend::Kernel(_)) as usize;
     let free = (closids as usize).saturating_sub(groups.len() + io_takes);
     let reserved = config.reserve_closids as usize;
     if wanted > 0 && free < wanted + reserved {
@@ -373,13 +386,19 @@ fn check_exclusive(
     resctrl: &Resctrl,
     groups: &[String],
     floors: &Floors,
+    domains: &Domains,
 ) -> Result<(), DaemonError> {
+    let is_set = |domain: &u32| domains.packet.as_ref().is_none_or(|packet| packet.contains(domain));
     let foreign = groups.iter().filter(|g| !g.is_empty() && !g.starts_with(&config.prefix));
     for group in foreign {
         if resctrl.mode(group)? == GroupMode::Shareable {
             continue;
         }
-        let taken = resctrl.masks(group)?.into_iter().fold(0, |all, (_, mask)| all | mask.0);
+        let taken = resctrl
+            .masks(group)?
+            .into_iter()
+            .filter(|(domain, _)| is_set(domain))
+            .fold(0, |all, (_, mask)| all | mask.0);
         let ours = Cbm::low(floors.ways).0 & !Cbm::low(floors.others).0;
         if taken & ours != 0 {
             return Err(DaemonError::Conflict(format!(
@@ -449,6 +468,7 @@ pub fn sources(
                 .into(),
         );
     }
+    notes.extend(host::counted_twice(&sources));
     let others = [
         config.json.as_ref().map(|json| &json.memory_bytes),
         config.perf.as_ref().map(|perf| &perf.memory_bytes),

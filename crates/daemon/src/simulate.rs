@@ -131,13 +131,12 @@ impl MadeMachine {
         let telemetry = TelemetryServer::start(&host, &socket).map_err(listening)?;
         let counters = CounterServer::start(&host).map_err(listening)?;
         config.take_sources(folder.path().join("state"), socket.clone(), &counters.url())?;
-        let proc = host.tree(FileRoot::Proc);
         let parts = Parts {
             prefix: config.prefix.clone(),
             resctrl: host.tree(FileRoot::Resctrl),
             dev_cpu: host.tree(FileRoot::DevCpu),
-            proc: proc.clone(),
-            sys: proc,
+            proc: host.tree(FileRoot::Proc),
+            sys: host.tree(FileRoot::Sys),
         };
         let machine = MadeMachine {
             config,

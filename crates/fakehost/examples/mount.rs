@@ -92,7 +92,7 @@ fn serve(folder: &std::path::Path, host: FakeHost) -> std::io::Result<()> {
     let config = folder.join("wirespeedd.toml");
     let (folder, at) = (folder.display(), at.display());
     let text = format!(
-        "state = \"{folder}/state\"\n\n[roots]\nresctrl = \"{at}/resctrl\"\ndev_cpu = \"{at}/cpu\"\nproc = \"{at}/proc\"\n\n\
+        "state = \"{folder}/state\"\n\n[roots]\nresctrl = \"{at}/resctrl\"\ndev_cpu = \"{at}/cpu\"\nproc = \"{at}/proc\"\nsys = \"{at}/sys\"\n\n\
          [[classes]]\nname = \"rx\"\nrole = \"receive\"\ncpus = \"1\"\n\n[telemetry]\nsocket = \"{}\"\n\n\
          [json]\nurl = \"{}\"\nddio_hits = [\"Uncore/IO hits\"]\nddio_misses = [\"Uncore/IO misses\"]\n\
          memory_bytes = [\"Uncore/DRAM bytes\"]\nllc_misses.rx = [\"Cores/0/L3 misses\"]\n\

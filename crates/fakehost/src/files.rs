@@ -22,10 +22,12 @@ pub enum FileRoot {
     DevCpu,
     /// `/proc`, of which there are `cpuinfo` and `filesystems`.
     Proc,
+    /// `/sys`, of which there are processors' last-level caches.
+    Sys,
 }
 
 impl FileRoot {
-    const ALL: [FileRoot; 3] = [FileRoot::Resctrl, FileRoot::DevCpu, FileRoot::Proc];
+    const ALL: [FileRoot; 4] = [FileRoot::Resctrl, FileRoot::DevCpu, FileRoot::Proc, FileRoot::Sys];
 
     /// The folder that it is in, below the root of all.
     pub fn folder(self) -> &'static str {
@@ -33,6 +35,7 @@ impl FileRoot {
             FileRoot::Resctrl => "resctrl",
             FileRoot::DevCpu => "cpu",
             FileRoot::Proc => "proc",
+            FileRoot::Sys => "sys",
         }
     }
 }
@@ -325,7 +328,48 @@ impl Inner {
             },
             (FileRoot::Proc, "cpuinfo") => Ok(self.resctrl.spec.cpuinfo()),
             (FileRoot::Proc, "filesystems") => Ok("nodev\tsysfs\nnodev\tproc\nnodev\tresctrl\n\text4\n".into()),
+            (FileRoot::Sys, rest) => self.cache(rest),
             (FileRoot::DevCpu | FileRoot::Proc, _) => Err(ENOENT),
+        }
+    }
+
+    /// The domain of a processor; nothing while it is offline.
+    fn domain_of(&self, cpu: u32) -> Option<u32> {
+        let spec = &self.resctrl.spec;
+        let domain = (cpu < spec.cpus).then(|| cpu * spec.domains / spec.cpus)?;
+        self.resctrl.domains.contains(&domain).then_some(domain)
+    }
+
+    /// What the kernel says of a processor's last-level cache.
+    fn cache(&self, path: &str) -> Result<String, Errno> {
+        let (cpu, file) = path.strip_prefix(PROCESSORS).and_then(|p| p.split_once(LAST_LEVEL)).ok_or(ENOENT)?;
+        let cpu = cpu.strip_prefix("/cpu").and_then(|cpu| cpu.parse().ok()).ok_or(ENOENT)?;
+        let domain = self.domain_of(cpu).ok_or(ENOENT)?;
+        match file {
+            "/level" => Ok("3\n".into()),
+            "/id" => Ok(format!("{domain}\n")),
+            _ => Err(ENOENT),
+        }
+    }
+
+    /// The folders on the way to those files.
+    fn list_caches(&self, path: &str) -> Result<Vec<(String, bool)>, Errno> {
+        let folder = |name: &str| Ok(vec![(name.to_string(), true)]);
+        match path {
+            "" => return folder("devices"),
+            "devices" => return folder("system"),
+            "devices/system" => return folder("cpu"),
+            PROCESSORS => return Ok((0..self.resctrl.spec.cpus).map(|c| (format!("cpu{c}"), true)).collect()),
+            _ => {}
+        }
+        let of = path.strip_prefix(PROCESSORS).and_then(|p| p.strip_prefix("/cpu")).ok_or(ENOENT)?;
+        let (cpu, rest) = of.split_once('/').unwrap_or((of, ""));
+        self.domain_of(cpu.parse().map_err(|_| ENOENT)?).ok_or(ENOENT)?;
+        match rest {
+            "" => folder("cache"),
+            "cache" => folder("index3"),
+            "cache/index3" => Ok(["id", "level"].map(|name| (name.to_string(), false)).to_vec()),
+            _ => Err(ENOENT),
         }
     }
 
@@ -399,6 +443,7 @@ impl Inner {
             (FileRoot::Resctrl, rest) => {
                 self.resctrl.list(rest).map_err(|e| if self.resctrl.read(rest).is_ok() { ENOTDIR } else { e })
             }
+            (FileRoot::Sys, rest) => self.list_caches(rest),
             (FileRoot::Proc, "") => Ok(vec![("cpuinfo".into(), false), ("filesystems".into(), false)]),
             (FileRoot::DevCpu, "") => Ok((0..self.resctrl.spec.cpus).map(|c| (c.to_string(), true)).collect()),
             (FileRoot::DevCpu, cpu) if cpu.parse().is_ok_and(|c: u32| c < self.resctrl.spec.cpus) => {
@@ -433,6 +478,10 @@ impl Inner {
         done
     }
 }
+
+/// Where processors are below `/sys`, and a last-level cache below each.
+const PROCESSORS: &str = "devices/system/cpu";
+const LAST_LEVEL: &str = "/cache/index3";
 
 /// The part and what is left of a path.
 fn split(path: &str) -> Result<(FileRoot, &str), Errno> {

@@ -41,6 +41,8 @@ pub(crate) struct MonGroup {
 /// What a test compares: settings, without counters and texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResctrlSettings {
+    /// Domains that are online, in the order of all lists by domain.
+    pub domains: Vec<u32>,
     /// By name; the root's is empty.
     pub groups: BTreeMap<String, GroupState>,
     /// Masks of device writes, if the kernel sets them.
@@ -132,6 +134,7 @@ impl FakeResctrl {
             tasks: g.tasks.clone(),
         };
         ResctrlSettings {
+            domains: self.domains.clone(),
             groups: self.groups.iter().map(|(name, g)| (name.clone(), of(g))).collect(),
             io_alloc: self.io_alloc.then(|| self.masks[self.io_closid()].clone()),
         }

@@ -35,6 +35,8 @@ pub struct Spec {
     pub cpus: u32,
     /// Ways that hardware fills too, as resctrl says.
     pub shareable: Cbm,
+    /// The same of domains of which `bit_usage` says otherwise.
+    pub shareable_of: Vec<(u32, Cbm)>,
     /// Bandwidth can be divided.
     pub bandwidth: bool,
     /// The kernel sets the ways of devices.
@@ -63,6 +65,7 @@ impl Default for Spec {
             domains: 2,
             cpus: 16,
             shareable: Cbm(0x600),
+            shareable_of: Vec::new(),
             bandwidth: true,
             io_alloc: false,
             register: Register::Works,
@@ -86,6 +89,11 @@ impl Spec {
             model: (26, 2),
             ..Spec::default()
         }
+    }
+
+    /// Ways that hardware fills too in a domain.
+    pub(crate) fn hardware(&self, domain: u32) -> Cbm {
+        self.shareable_of.iter().find(|(d, _)| *d == domain).map_or(self.shareable, |(_, ways)| *ways)
     }
 
     pub(crate) fn full(&self) -> Cbm {

@@ -70,6 +70,21 @@ impl CpuIdentity {
     }
 }
 
+/// The last-level cache of a processor, as resctrl numbers its domains (`id` of its cache of level 3 below `sys`); [`None`] where the
+/// machine does not say.
+pub fn l3_of(sys: &dyn Tree, cpu: u32) -> Option<u32> {
+    // Most machines have it fourth.
+    (FOURTH..MOST_CACHES).chain(0..FOURTH).find_map(|index| {
+        let file = |name: &str| sys.read(&format!("devices/system/cpu/cpu{cpu}/cache/index{index}/{name}")).ok();
+        (file("level")?.trim() == "3").then(|| file("id")?.trim().parse().ok()).flatten()
+    })
+}
+
+/// A processor has no more caches.
+const MOST_CACHES: u32 = 8;
+/// Two of level 1, one of level 2, and it.
+const FOURTH: u32 = 3;
+
 /// Processors, as in `0-3,8`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CpuList(pub BTreeSet<u32>);
@@ -129,6 +144,19 @@ mod tests {
         assert_eq!((cpu.family, cpu.model, cpu.processors), (6, 85, 2));
         assert_eq!(cpu.packages, [0, 1]);
         assert!(cpu.has("cat_l3") && !cpu.has("cqm"));
+    }
+
+    #[test]
+    fn the_last_level_cache_of_a_processor_has_a_number() {
+        let folder = tempfile::tempdir().unwrap();
+        for (cpu, index, level, id) in [(0, 2, "2", "9"), (0, 3, "3", "1"), (5, 3, "3", "x")] {
+            let at = folder.path().join(format!("devices/system/cpu/cpu{cpu}/cache/index{index}"));
+            std::fs::create_dir_all(&at).unwrap();
+            std::fs::write(at.join("level"), format!("{level}\n")).unwrap();
+            std::fs::write(at.join("id"), format!("{id}\n")).unwrap();
+        }
+        let sys = crate::Files::new(folder.path());
+        assert_eq!((l3_of(&sys, 0), l3_of(&sys, 5), l3_of(&sys, 7)), (Some(1), None, None));
     }
 
     #[test]

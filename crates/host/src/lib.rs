@@ -26,12 +26,13 @@ mod survey;
 mod telemetry;
 mod tree;
 
-pub use cpu::{CpuIdentity, CpuList};
+pub use cpu::{CpuIdentity, CpuList, l3_of};
 pub use error::HostError;
 pub use io_ways::{GENERATIONS, Generation, IO_WAYS_MSR, IoRegister, IoWaysRegister, generation};
 pub use machine::{
-    ClassTotals, CoreEvents, CounterSource, FromBandwidth, FromJson, FromKernel, FromMetrics, FromPerf, FromTelemetry,
-    HostMachine, HostTotals, IoBackend, JsonPaths, KernelCounters, Metering, MetricNames, PerfEvents, ServiceClass,
+    ClassTotals, CoreEvents, CounterClaim, CounterSource, DomainWays, FromBandwidth, FromJson, FromKernel, FromMetrics,
+    FromPerf, FromTelemetry, HostMachine, HostTotals, IoBackend, JsonPaths, KernelCounters, Metering, MetricNames,
+    PerfEvents, Placement, ServiceClass, TotalKind, counted_twice, within,
 };
 pub use resctrl::{CbmRule, GroupMode, MonitorReading, Resctrl, Schemata};
 pub use survey::{PCM_URL, Support, Survey, SurveyFinding, survey};

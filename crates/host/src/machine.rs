@@ -1,28 +1,24 @@
 //! A machine that can be observed and set: groups of resctrl, the ways of device writes, and sources of counters.
 
+mod place;
 mod sources;
+mod totals;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use control::{Actuator, Allocation, ClassObservation, Counter, Observation, Sample};
 use units::{Cbm, Clos, Ps};
 
+pub use place::{DomainWays, Placement, ServiceClass};
 pub use sources::{
     CoreEvents, FromBandwidth, FromJson, FromKernel, FromMetrics, FromPerf, FromTelemetry, JsonPaths, KernelCounters,
     MetricNames, PerfEvents,
 };
+pub use totals::{ClassTotals, CounterClaim, CounterSource, HostTotals, TotalKind, counted_twice};
 
+use self::totals::TotalOwners;
 use crate::resctrl::IoAlloc;
 use crate::{CbmRule, HostError, IoRegister, Resctrl};
-
-/// A class of service and the group that it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ServiceClass {
-    /// As the policy numbers it.
-    pub clos: Clos,
-    /// The group's name.
-    pub group: String,
-}
 
 /// What sets the ways of device writes.
 #[derive(Clone)]
@@ -33,53 +29,8 @@ pub enum IoBackend {
     Fixed(Cbm),
     /// Intel's register.
     Register(IoRegister),
-    /// The kernel's `io_alloc`.
-    Kernel,
-}
-
-/// Running totals of one moment; what could not be read is [`None`].
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct HostTotals {
-    /// Packets received.
-    pub received: Option<u64>,
-    /// Packets lost.
-    pub lost: Option<u64>,
-    /// Bytes that devices wrote.
-    pub pcie_write_bytes: Option<u64>,
-    /// Bytes that devices read.
-    pub pcie_read_bytes: Option<u64>,
-    /// Device writes that hit the LLC.
-    pub ddio_hits: Option<u64>,
-    /// Device writes that missed it.
-    pub ddio_misses: Option<u64>,
-    /// Bytes to and from DRAM.
-    pub memory_bytes: Option<u64>,
-    /// By class.
-    pub classes: BTreeMap<u8, ClassTotals>,
-}
-
-/// Running totals of a class.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct ClassTotals {
-    /// Lookups of the LLC that missed.
-    pub llc_misses: Option<u64>,
-    /// All lookups.
-    pub llc_lookups: Option<u64>,
-    /// Time not spent polling in vain, in the unit of `elapsed`.
-    pub busy: Option<u64>,
-    /// Time of its cores.
-    pub elapsed: Option<u64>,
-}
-
-/// Where totals come from.
-pub trait CounterSource: Send {
-    /// Its name, for messages.
-    fn name(&self) -> &str;
-    /// Adds what it counts; what it does not count it leaves alone.
-    ///
-    /// # Errors
-    /// It cannot be read now: what it counts is missing then.
-    fn read(&mut self, into: &mut HostTotals) -> Result<(), HostError>;
+    /// The kernel's `io_alloc`, in these domains; nothing: in all.
+    Kernel(Option<BTreeSet<u32>>),
 }
 
 /// Rates and shares from totals: the daemon's are `policy::Meter`s, which this crate may not see.
@@ -90,19 +41,22 @@ pub trait Metering: Send {
     fn share(&mut self, name: (&'static str, u8), part: Option<u64>, whole: Option<u64>, now: Ps) -> Counter;
 }
 
-/// The machine. Masks of a class are the same in all domains.
+/// The machine. Masks of a class are by domain, as its [`Placement`] says.
 pub struct HostMachine {
     resctrl: Resctrl,
     rule: CbmRule,
     classes: Vec<ServiceClass>,
     io: IoBackend,
     sources: Vec<Box<dyn CounterSource>>,
+    owners: TotalOwners,
     clock: Box<dyn FnMut() -> Ps + Send>,
     metering: Box<dyn Metering>,
     occupancy: bool,
     last: Option<Ps>,
     held: BTreeMap<(&'static str, u8), (Ps, Sample)>,
     faults: Vec<String>,
+    /// What the last observation read, by class and domain.
+    masks: Vec<(Clos, Vec<(u32, Cbm)>)>,
 }
 
 /// For how many intervals a counter's last value is handed out, with its age.
@@ -128,6 +82,7 @@ impl HostMachine {
             rule,
             classes,
             io,
+            owners: TotalOwners::of(&sources),
             sources,
             clock: Box::new(clock),
             metering,
@@ -135,6 +90,7 @@ impl HostMachine {
             last: None,
             held: BTreeMap::new(),
             faults: Vec::new(),
+            masks: Vec::new(),
         })
     }
 
@@ -168,14 +124,22 @@ impl HostMachine {
         &self.faults
     }
 
-    /// The settings in force; a class whose domains differ has the empty mask.
+    /// The masks of each class that the last observation read, of the domains in which it is set.
+    pub fn masks(&self) -> &[(Clos, Vec<(u32, Cbm)>)] {
+        &self.masks
+    }
+
+    /// The settings in force; a class whose domains are not as they are to be has the empty mask.
     ///
     /// # Errors
     /// A group is gone, or cannot be read.
-    pub fn in_force(&self) -> Result<Allocation, HostError> {
+    pub fn in_force(&mut self) -> Result<Allocation, HostError> {
+        self.masks.clear();
         let mut classes = Vec::new();
         for class in &self.classes {
-            classes.push((class.clos, one(&self.resctrl.masks(&class.group)?)));
+            let masks = self.resctrl.masks(&class.group)?;
+            classes.extend(class.placement.in_force(&masks).map(|mask| (class.clos, mask)));
+            self.masks.push((class.clos, class.placement.own(&masks)));
         }
         Ok(Allocation { io_ways: self.io_ways()?, classes })
     }
@@ -185,8 +149,8 @@ impl HostMachine {
             IoBackend::Unknown => None,
             IoBackend::Fixed(ways) => Some(*ways),
             IoBackend::Register(register) => Some(register.read()?),
-            IoBackend::Kernel => match self.resctrl.io_alloc()? {
-                IoAlloc::Enabled(masks) => Some(one(&masks)),
+            IoBackend::Kernel(domains) => match self.resctrl.io_alloc()? {
+                IoAlloc::Enabled(masks) => Some(one(&within(&masks, domains))),
                 // Device writes may fill any way.
                 IoAlloc::Disabled => Some(self.rule.full),
                 IoAlloc::Unsupported => None,
@@ -211,9 +175,9 @@ impl HostMachine {
                 self.rule_of_io().check(ways, "MSR 0xC8B")?;
                 register.write(&register.cpus().iter().map(|cpu| (*cpu, ways)).collect::<Vec<_>>())
             }
-            IoBackend::Kernel => {
-                let domains = self.resctrl.masks("")?;
-                let masks = domains.iter().map(|(domain, _)| (*domain, ways)).collect();
+            IoBackend::Kernel(domains) => {
+                let there = within(&self.resctrl.masks("")?, domains);
+                let masks = there.iter().map(|(domain, _)| (*domain, ways)).collect();
                 self.resctrl.set_io_alloc(&IoAlloc::Enabled(masks), &self.rule)
             }
         }
@@ -225,14 +189,8 @@ impl HostMachine {
     }
 
     fn totals(&mut self) -> HostTotals {
-        let mut totals = HostTotals::default();
         self.faults.clear();
-        for source in &mut self.sources {
-            if let Err(why) = source.read(&mut totals) {
-                self.faults.push(format!("{}: {why}", source.name()));
-            }
-        }
-        totals
+        self.owners.read(&mut self.sources, &mut self.faults)
     }
 
     fn occupancy(&mut self, group: &str, now: Ps, interval: Ps) -> Counter {
@@ -268,6 +226,12 @@ impl HostMachine {
             }
         }
     }
+}
+
+/// Of masks by domain those of these domains; of all where none are named.
+pub fn within(masks: &[(u32, Cbm)], domains: &Option<BTreeSet<u32>>) -> Vec<(u32, Cbm)> {
+    let is_in = |domain: &u32| domains.as_ref().is_none_or(|domains| domains.contains(domain));
+    masks.iter().filter(|(domain, _)| is_in(domain)).copied().collect()
 }
 
 /// The mask of all domains, or the empty one where they differ.
@@ -310,7 +274,7 @@ impl Actuator for HostMachine {
         let fresh = self.metering.share(("ddio", 0), ddio_misses, both, now);
         let ddio_write_miss_rate = self.hold(("ddio", 0), fresh, now, interval);
         let mut seen = Vec::new();
-        for ServiceClass { clos, group } in self.classes.clone() {
+        for ServiceClass { clos, group, .. } in self.classes.clone() {
             let of = classes.get(&clos.0).copied().unwrap_or_default();
             let misses = self.metering.share(("llc", clos.0), of.llc_misses, of.llc_lookups, now);
             let busy = self.metering.share(("busy", clos.0), of.busy, of.elapsed, now);
@@ -342,11 +306,13 @@ impl Actuator for HostMachine {
         let mut writes = Vec::new();
         for (clos, mask) in &allocation.classes {
             let Some(class) = self.classes.iter().find(|c| c.clos == *clos) else { continue };
-            self.rule.check(*mask, &format!("class {}", class.group))?;
-            let before = self.resctrl.masks(&class.group)?;
-            let after: Vec<_> = before.iter().map(|(domain, _)| (*domain, *mask)).collect();
+            let before = class.placement.own(&self.resctrl.masks(&class.group)?);
+            let after = class.placement.wanted(*mask, &before);
+            for (domain, mask) in &after {
+                self.rule.check(*mask, &format!("class {}: L3 domain {domain}", class.group))?;
+            }
             if before != after {
-                writes.push((class.group.clone(), before, after));
+                writes.push((class, before, after));
             }
         }
         let io = match (allocation.io_ways, self.io_ways()?) {
@@ -359,10 +325,10 @@ impl Actuator for HostMachine {
         }
         let mut done: Vec<(String, Vec<(u32, Cbm)>)> = Vec::new();
         let mut go = || -> Result<(), HostError> {
-            for (group, before, after) in &writes {
+            for (ServiceClass { group, placement, .. }, before, after) in &writes {
                 self.resctrl.set_masks(group, after, &self.rule)?;
                 done.push((group.clone(), before.clone()));
-                let read = self.resctrl.masks(group)?;
+                let read = placement.own(&self.resctrl.masks(group)?);
                 if read != *after {
                     let text = |m: &[(u32, Cbm)]| {
                         m.iter().map(|(d, m)| format!("{d}={:x}", m.0)).collect::<Vec<_>>().join(";")

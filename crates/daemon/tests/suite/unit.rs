@@ -93,7 +93,9 @@ fn the_configuration_of_the_guide_is_the_shipped_one_and_is_taken() {
     // And a machine takes it: the same file with another machine's roots.
     let Some(scene) = scene(Spec::default(), "") else { return };
     let at = scene.folder.path().join("machine").display().to_string();
-    let roots = format!("\n[roots]\nresctrl = \"{at}/resctrl\"\ndev_cpu = \"{at}/cpu\"\nproc = \"{at}/proc\"\n");
+    let roots = format!(
+        "\n[roots]\nresctrl = \"{at}/resctrl\"\ndev_cpu = \"{at}/cpu\"\nproc = \"{at}/proc\"\nsys = \"{at}/sys\"\n"
+    );
     std::fs::write(&scene.config, config + &roots).unwrap();
     for verb in ["check", "plan"] {
         let out = scene.run(&[verb]);

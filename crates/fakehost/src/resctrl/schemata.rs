@@ -45,7 +45,8 @@ impl FakeResctrl {
             };
             let (shared, alone, locked) =
                 (of(GroupMode::Shareable), of(GroupMode::Exclusive), of(GroupMode::PseudoLocked));
-            let hardware = self.spec.shareable.0 | if self.io_alloc { self.masks[self.io_closid()][d].0 } else { 0 };
+            let hardware = self.spec.hardware(self.domains[d]).0
+                | if self.io_alloc { self.masks[self.io_closid()][d].0 } else { 0 };
             let letter = |bit: u32| match (hardware >> bit & 1, shared >> bit & 1) {
                 (1, 1) => 'X',
                 (1, 0) => 'H',
@@ -61,7 +62,7 @@ impl FakeResctrl {
 
     /// Whether a mask shares ways with another class: any one, or only those that are alone.
     pub(super) fn overlaps(&self, domain: usize, mask: Cbm, closid: usize, exclusive: bool) -> bool {
-        if !exclusive && mask.0 & self.spec.shareable.0 != 0 {
+        if !exclusive && mask.0 & self.spec.hardware(self.domains[domain]).0 != 0 {
             return true;
         }
         let others =

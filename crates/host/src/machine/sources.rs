@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::{CounterSource, HostTotals};
+use super::CounterClaim::{Own, StandIn};
+use super::{CounterClaim, CounterSource, HostTotals, TotalKind};
 use crate::perf::{self, Counting};
 use crate::prometheus::{MetricServer, Selector};
 use crate::{HostError, Resctrl, Telemetry, Tree, json};
@@ -66,16 +67,33 @@ impl FromTelemetry {
         }
         into.received = Some(sum.received);
         into.lost = Some(sum.lost);
-        // What crosses PCIe is a little more (descriptors); a counter of the uncore takes precedence.
-        into.pcie_write_bytes = into.pcie_write_bytes.or(Some(sum.received_bytes));
-        into.pcie_read_bytes = into.pcie_read_bytes.or(Some(sum.sent_bytes));
+        (into.pcie_write_bytes, into.pcie_read_bytes) = (Some(sum.received_bytes), Some(sum.sent_bytes));
         Ok(())
     }
+}
+
+/// What a program or a kernel counts of packets. What crosses PCIe is a little more than their bytes (descriptors): a counter of the
+/// uncore takes precedence.
+pub(super) const OF_PACKETS: [CounterClaim; 4] = [
+    Own(TotalKind::Received),
+    Own(TotalKind::Lost),
+    StandIn(TotalKind::PcieWriteBytes),
+    StandIn(TotalKind::PcieReadBytes),
+];
+
+/// Claims of totals for each of which something is named.
+pub(super) fn named<T>(fields: &[(&[T], TotalKind)]) -> Vec<CounterClaim> {
+    fields.iter().filter(|(names, _)| !names.is_empty()).map(|(_, kind)| Own(*kind)).collect()
 }
 
 impl CounterSource for FromTelemetry {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn counts(&self) -> Vec<CounterClaim> {
+        let classes = self.cores.iter().filter(|(_, cores)| !cores.is_empty());
+        OF_PACKETS.into_iter().chain(classes.map(|(class, _)| Own(TotalKind::Busy(*class)))).collect()
     }
 
     fn read(&mut self, into: &mut HostTotals) -> Result<(), HostError> {
@@ -125,6 +143,19 @@ impl CounterSource for FromJson {
         self.server.url()
     }
 
+    fn counts(&self) -> Vec<CounterClaim> {
+        let paths = &self.paths;
+        let mut claims = named(&[
+            (&paths.pcie_write_bytes, TotalKind::PcieWriteBytes),
+            (&paths.pcie_read_bytes, TotalKind::PcieReadBytes),
+            (&paths.ddio_hits, TotalKind::DdioHits),
+            (&paths.ddio_misses, TotalKind::DdioMisses),
+            (&paths.memory_bytes, TotalKind::MemoryBytes),
+        ]);
+        claims.extend(paths.llc.keys().map(|class| Own(TotalKind::Llc(*class))));
+        claims
+    }
+
     fn read(&mut self, into: &mut HostTotals) -> Result<(), HostError> {
         let answer = self.server.read()?;
         let sum = |paths: &[String]| -> Result<Option<u64>, HostError> {
@@ -135,11 +166,11 @@ impl CounterSource for FromJson {
             Ok(sum)
         };
         let paths = &self.paths;
-        into.pcie_write_bytes = sum(&paths.pcie_write_bytes)?.or(into.pcie_write_bytes);
-        into.pcie_read_bytes = sum(&paths.pcie_read_bytes)?.or(into.pcie_read_bytes);
-        into.ddio_hits = sum(&paths.ddio_hits)?.or(into.ddio_hits);
-        into.ddio_misses = sum(&paths.ddio_misses)?.or(into.ddio_misses);
-        into.memory_bytes = sum(&paths.memory_bytes)?.or(into.memory_bytes);
+        into.pcie_write_bytes = sum(&paths.pcie_write_bytes)?;
+        into.pcie_read_bytes = sum(&paths.pcie_read_bytes)?;
+        into.ddio_hits = sum(&paths.ddio_hits)?;
+        into.ddio_misses = sum(&paths.ddio_misses)?;
+        into.memory_bytes = sum(&paths.memory_bytes)?;
         for (class, (misses, lookups)) in &paths.llc {
             let of = into.classes.entry(*class).or_default();
             (of.llc_misses, of.llc_lookups) = (sum(misses)?, sum(lookups)?);
@@ -178,7 +209,7 @@ pub struct CoreEvents {
 
 /// Events of perf.
 pub struct FromPerf {
-    totals: Vec<(CounterField, Counting)>,
+    totals: Vec<(TotalKind, CounterField, Counting)>,
     classes: Vec<(u8, Counting, Counting)>,
 }
 
@@ -197,16 +228,16 @@ impl FromPerf {
             }
             Counting::start(&found, cpus)
         };
-        let fields: [(&[String], CounterField); 5] = [
-            (&events.ddio_hits, |t| &mut t.ddio_hits),
-            (&events.ddio_misses, |t| &mut t.ddio_misses),
-            (&events.memory_bytes, |t| &mut t.memory_bytes),
-            (&events.pcie_write_bytes, |t| &mut t.pcie_write_bytes),
-            (&events.pcie_read_bytes, |t| &mut t.pcie_read_bytes),
+        let fields: [(&[String], TotalKind, CounterField); 5] = [
+            (&events.ddio_hits, TotalKind::DdioHits, |t| &mut t.ddio_hits),
+            (&events.ddio_misses, TotalKind::DdioMisses, |t| &mut t.ddio_misses),
+            (&events.memory_bytes, TotalKind::MemoryBytes, |t| &mut t.memory_bytes),
+            (&events.pcie_write_bytes, TotalKind::PcieWriteBytes, |t| &mut t.pcie_write_bytes),
+            (&events.pcie_read_bytes, TotalKind::PcieReadBytes, |t| &mut t.pcie_read_bytes),
         ];
         let mut totals = Vec::new();
-        for (names, field) in fields.into_iter().filter(|(names, _)| !names.is_empty()) {
-            totals.push((field, count(names, &[0])?));
+        for (names, kind, field) in fields.into_iter().filter(|(names, ..)| !names.is_empty()) {
+            totals.push((kind, field, count(names, &[0])?));
         }
         let mut classes = Vec::new();
         for (class, CoreEvents { misses, lookups, cpus }) in &events.llc {
@@ -221,8 +252,13 @@ impl CounterSource for FromPerf {
         "perf"
     }
 
+    fn counts(&self) -> Vec<CounterClaim> {
+        let totals = self.totals.iter().map(|(kind, ..)| Own(*kind));
+        totals.chain(self.classes.iter().map(|(class, ..)| Own(TotalKind::Llc(*class)))).collect()
+    }
+
     fn read(&mut self, into: &mut HostTotals) -> Result<(), HostError> {
-        for (field, counting) in &mut self.totals {
+        for (_, field, counting) in &mut self.totals {
             *field(into) = Some(counting.read()?);
         }
         for (class, misses, lookups) in &mut self.classes {
@@ -277,6 +313,22 @@ impl CounterSource for FromMetrics {
         self.server.url()
     }
 
+    fn counts(&self) -> Vec<CounterClaim> {
+        let names = &self.names;
+        let mut claims = named(&[
+            (&names.received, TotalKind::Received),
+            (&names.lost, TotalKind::Lost),
+            (&names.pcie_write_bytes, TotalKind::PcieWriteBytes),
+            (&names.pcie_read_bytes, TotalKind::PcieReadBytes),
+            (&names.ddio_hits, TotalKind::DdioHits),
+            (&names.ddio_misses, TotalKind::DdioMisses),
+            (&names.memory_bytes, TotalKind::MemoryBytes),
+        ]);
+        claims.extend(names.busy.keys().map(|class| Own(TotalKind::Busy(*class))));
+        claims.extend(names.llc.keys().map(|class| Own(TotalKind::Llc(*class))));
+        claims
+    }
+
     fn read(&mut self, into: &mut HostTotals) -> Result<(), HostError> {
         let metrics = self.server.read()?;
         let sum = |names: &[Selector], parts: f64| -> Result<Option<u64>, HostError> {
@@ -287,17 +339,14 @@ impl CounterSource for FromMetrics {
             // A total of cycles goes round after weeks, which a meter takes for one that began anew; it does not stay at the end.
             Ok(sum.map(|sum| ((sum * parts) % 2f64.powi(64)) as u64))
         };
-        let (names, whole) = (&self.names, into);
-        // All or nothing: what was read before an error would stand beside another source's.
-        let mut told = whole.clone();
-        let into = &mut told;
-        into.received = sum(&names.received, 1.0)?.or(into.received);
-        into.lost = sum(&names.lost, 1.0)?.or(into.lost);
-        into.pcie_write_bytes = sum(&names.pcie_write_bytes, 1.0)?.or(into.pcie_write_bytes);
-        into.pcie_read_bytes = sum(&names.pcie_read_bytes, 1.0)?.or(into.pcie_read_bytes);
-        into.ddio_hits = sum(&names.ddio_hits, 1.0)?.or(into.ddio_hits);
-        into.ddio_misses = sum(&names.ddio_misses, 1.0)?.or(into.ddio_misses);
-        into.memory_bytes = sum(&names.memory_bytes, 1.0)?.or(into.memory_bytes);
+        let names = &self.names;
+        into.received = sum(&names.received, 1.0)?;
+        into.lost = sum(&names.lost, 1.0)?;
+        into.pcie_write_bytes = sum(&names.pcie_write_bytes, 1.0)?;
+        into.pcie_read_bytes = sum(&names.pcie_read_bytes, 1.0)?;
+        into.ddio_hits = sum(&names.ddio_hits, 1.0)?;
+        into.ddio_misses = sum(&names.ddio_misses, 1.0)?;
+        into.memory_bytes = sum(&names.memory_bytes, 1.0)?;
         for (class, (busy, elapsed)) in &names.busy {
             let of = into.classes.entry(*class).or_default();
             (of.busy, of.elapsed) = (sum(busy, PARTS)?, sum(elapsed, PARTS)?);
@@ -306,7 +355,6 @@ impl CounterSource for FromMetrics {
             let of = into.classes.entry(*class).or_default();
             (of.llc_misses, of.llc_lookups) = (sum(misses, 1.0)?, sum(lookups, 1.0)?);
         }
-        *whole = told;
         Ok(())
     }
 }
@@ -386,14 +434,19 @@ impl CounterSource for FromKernel {
         "the kernel's statistics"
     }
 
+    fn counts(&self) -> Vec<CounterClaim> {
+        let mut claims = if self.what.interfaces.is_empty() { Vec::new() } else { OF_PACKETS.to_vec() };
+        claims.extend(self.what.busy.keys().map(|class| Own(TotalKind::Busy(*class))));
+        claims
+    }
+
     fn read(&mut self, into: &mut HostTotals) -> Result<(), HostError> {
         if !self.what.interfaces.is_empty() {
             let lost: Vec<&str> = self.what.lost.iter().map(String::as_str).collect();
             let (received, lost) = (self.sum(&["rx_packets"])?, self.sum(&lost)?);
             (into.received, into.lost) = (Some(received), Some(lost));
-            // As of a DPDK program: descriptors come on top.
-            into.pcie_write_bytes = into.pcie_write_bytes.or(Some(self.sum(&["rx_bytes"])?));
-            into.pcie_read_bytes = into.pcie_read_bytes.or(Some(self.sum(&["tx_bytes"])?));
+            into.pcie_write_bytes = Some(self.sum(&["rx_bytes"])?);
+            into.pcie_read_bytes = Some(self.sum(&["tx_bytes"])?);
         }
         if !self.what.busy.is_empty() {
             let fault = |e| HostError::system("reading", self.proc.root().join("stat").display().to_string(), e);
@@ -428,6 +481,10 @@ const TOTAL_BYTES: &str = "mbm_total_bytes";
 impl CounterSource for FromBandwidth {
     fn name(&self) -> &str {
         "resctrl's bandwidth monitors"
+    }
+
+    fn counts(&self) -> Vec<CounterClaim> {
+        vec![StandIn(TotalKind::MemoryBytes)]
     }
 
     fn read(&mut self, into: &mut HostTotals) -> Result<(), HostError> {

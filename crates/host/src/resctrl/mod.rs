@@ -67,6 +67,12 @@ impl CbmRule {
     }
 }
 
+/// The longest run of ways in a mask.
+pub fn longest_run(mask: Cbm) -> Cbm {
+    let runs = (0..32).map(|first| Cbm::span(first, (mask.0 >> first).trailing_ones()));
+    runs.max_by_key(|run| run.ways()).unwrap_or_default()
+}
+
 /// What can be monitored (`info/L3_MON`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Monitoring {

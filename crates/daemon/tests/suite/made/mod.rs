@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use daemon::{Daemon, DaemonConfig, DaemonError, Metrics, Parts};
 use fakehost::{FakeHost, FileRoot, ResctrlSettings, Spec};
-use host::{ClassTotals, CounterSource, HostError, HostTotals};
+use host::{ClassTotals, CounterClaim, CounterSource, HostError, HostTotals, TotalKind};
 use tempfile::TempDir;
 use units::{Cbm, Ps};
 
@@ -31,6 +31,12 @@ struct Direct(FakeHost);
 impl CounterSource for Direct {
     fn name(&self) -> &str {
         "the made machine"
+    }
+
+    fn counts(&self) -> Vec<CounterClaim> {
+        use TotalKind::{Busy, DdioHits, DdioMisses, Llc, Lost, MemoryBytes, PcieReadBytes, PcieWriteBytes, Received};
+        let all = [Received, Lost, PcieWriteBytes, PcieReadBytes, DdioHits, DdioMisses, MemoryBytes, Llc(1), Busy(1)];
+        all.map(CounterClaim::Own).to_vec()
     }
 
     fn read(&mut self, into: &mut HostTotals) -> Result<(), HostError> {
@@ -78,13 +84,12 @@ impl Situation {
         let mut config = DaemonConfig::parse(text, "test").unwrap();
         config.state = folder.path().join("state");
         config.listen = String::new();
-        let none = host.tree(FileRoot::Proc);
         let parts = Parts {
             prefix: config.prefix.clone(),
             resctrl: host.tree(FileRoot::Resctrl),
             dev_cpu: host.tree(FileRoot::DevCpu),
-            proc: none.clone(),
-            sys: none,
+            proc: host.tree(FileRoot::Proc),
+            sys: host.tree(FileRoot::Sys),
         };
         Situation { host, config, parts, broken: 0, clock: Default::default(), _folder: folder }
     }
@@ -107,6 +112,12 @@ impl Situation {
             let mut work = situation.config.classes[0].clone();
             (work.name, work.role, work.cpus) = ("work".into(), daemon::Role::Work, "2-3".into());
             situation.config.classes.push(work);
+        }
+        // The program's cores are in any of the domains, those of its workers in another or the same.
+        let core = |chance: &mut Chance| chance.below(8) as u32 * 2;
+        let (rx, work) = (core(chance), core(chance) + 1);
+        for (class, cpu) in situation.config.classes.iter_mut().zip([rx, work]) {
+            class.cpus = cpu.to_string();
         }
         let tree = situation.host.tree(FileRoot::Resctrl);
         if chance.below(2) == 0 && tree.make("besteffort").is_ok() {
@@ -199,6 +210,29 @@ impl Situation {
     }
 }
 
+/// The domains that the packet cores of a configuration are in; [`None`] where a group that was there before has no cores.
+pub fn packet_domains(situation: &Situation, before: &ResctrlSettings) -> Option<BTreeSet<u32>> {
+    let domains = before.domains.len() as u32;
+    let of = |class: &daemon::CoreGroupSpec| match before.groups.get(&situation.config.group(class)) {
+        Some(_) => None,
+        None => class.cpus.parse::<u32>().ok().map(|cpu| cpu * domains / 16),
+    };
+    situation.config.classes.iter().map(of).collect()
+}
+
+/// No mask has been written in a domain without packet cores since the write `from`.
+pub fn none_elsewhere(situation: &Situation, from: usize, packet: &BTreeSet<u32>) -> Result<(), String> {
+    for write in situation.host.writes()[from..].iter().filter(|w| w.path.ends_with("schemata")) {
+        for part in write.text.trim().trim_start_matches("L3:").split(';') {
+            let domain = part.split_once('=').and_then(|(domain, _)| domain.parse().ok());
+            if !domain.is_some_and(|domain| packet.contains(&domain)) {
+                return Err(format!("{part} was written to {} and packet cores are in {packet:?}", write.path));
+            }
+        }
+    }
+    Ok(())
+}
+
 /// The machine is as before, but for what somebody else has rewritten since, and domains that went or came back with all ways.
 pub fn safe_or_before(
     situation: &Situation,
@@ -223,10 +257,11 @@ pub fn safe_or_before(
         if (is.mode, &is.cpus, &is.tasks) != (was.mode, &was.cpus, &was.tasks) {
             return Err(format!("group {name:?} is {is:?} and was {was:?}"));
         }
-        // Of domains that have gone or come the first one always stayed.
-        let domains = if vanished.is_empty() { was.masks.len() } else { 1 };
-        if !rewritten.contains(name) && is.masks[..domains] != was.masks[..domains] {
-            return Err(format!("group {name:?} has {:?} and had {:?}", is.masks, was.masks));
+        for (domain, had) in before.domains.iter().zip(&was.masks) {
+            let has = now.domains.iter().position(|d| d == domain).map(|at| is.masks[at]);
+            if !rewritten.contains(name) && !vanished.contains(domain) && has != Some(*had) {
+                return Err(format!("group {name:?} has {has:?} in domain {domain} and had {had:?}"));
+            }
         }
     }
     Ok(())

@@ -42,7 +42,7 @@ pub fn scene(spec: Spec, more: &str) -> Option<Scene> {
     let at = at.display();
     let text = format!(
         "state = \"{state}\"\ninterval = \"100 ms\"\nwatchdog = \"2 s\"\n{more}\n\
-         [roots]\nresctrl = \"{at}/resctrl\"\ndev_cpu = \"{at}/cpu\"\nproc = \"{at}/proc\"\n\
+         [roots]\nresctrl = \"{at}/resctrl\"\ndev_cpu = \"{at}/cpu\"\nproc = \"{at}/proc\"\nsys = \"{at}/sys\"\n\
          [[classes]]\nname = \"rx\"\nrole = \"receive\"\ncpus = \"1\"\n\
          [telemetry]\nsocket = \"{socket}\"\n\
          [json]\nurl = \"{url}\"\nddio_hits = [\"Uncore/IO hits\"]\nddio_misses = [\"Uncore/IO misses\"]\n\
