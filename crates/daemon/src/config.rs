@@ -1,17 +1,16 @@
 //! The configuration: TOML, judged whole before anything is touched.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use host::prometheus::{MetricServer, Selector};
-use host::{CpuList, HostError, JsonPaths, MetricNames};
+use host::prometheus::Selector;
+use host::xdp::MapCell;
+use host::{DriverCounters, HostError, JsonPaths, MapCounters, MetricNames};
 use policy::{Floors, PolicyError};
 use serde::{Deserialize, Deserializer};
-use units::{Ps, Span};
+use units::Span;
 
 use crate::DaemonError;
-use crate::journal::is_name;
 
 /// What `wirespeedd` is to do.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -53,6 +52,12 @@ pub struct DaemonConfig {
     pub prometheus: Option<MetricsSpec>,
     /// Statistics of the kernel.
     pub kernel: Option<SystemStatisticsSpec>,
+    /// VPP's statistics segment.
+    pub vpp: Option<VppSpec>,
+    /// Statistics of drivers.
+    pub ethtool: Option<EthtoolSpec>,
+    /// Maps of an XDP program.
+    pub xdp: Option<XdpSpec>,
 }
 
 /// Roots of the machine's files.
@@ -97,8 +102,8 @@ pub enum DaemonPolicyKind {
 pub struct PolicySettings {
     /// Which.
     pub kind: DaemonPolicyKind,
-    /// Ways of devices at the start.
-    pub io_ways: u32,
+    /// Ways of devices at the start; unset: as many as the machine has.
+    pub io_ways: Option<u32>,
     /// The least that devices keep.
     pub io_floor: u32,
     /// The least that packet cores keep.
@@ -109,7 +114,7 @@ pub struct PolicySettings {
 
 impl Default for PolicySettings {
     fn default() -> PolicySettings {
-        PolicySettings { kind: DaemonPolicyKind::Allocator, io_ways: 2, io_floor: 1, core_floor: 2, others: 1 }
+        PolicySettings { kind: DaemonPolicyKind::Allocator, io_ways: None, io_floor: 1, core_floor: 2, others: 1 }
     }
 }
 
@@ -305,6 +310,75 @@ impl Default for SystemStatisticsSpec {
     }
 }
 
+/// VPP's statistics segment.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VppSpec {
+    /// Its socket.
+    #[serde(default = "vpp_socket")]
+    pub socket: PathBuf,
+    /// Interfaces that packets come by, as VPP names them: no subinterfaces, whose packets are those of theirs too.
+    pub interfaces: Vec<String>,
+    /// Their counters that are losses, `rx-miss` for `/if/rx-miss`.
+    #[serde(default = "vpp_lost")]
+    pub lost: Vec<String>,
+}
+
+fn vpp_socket() -> PathBuf {
+    "/run/vpp/stats.sock".into()
+}
+
+fn vpp_lost() -> Vec<String> {
+    ["rx-miss", "rx-no-buf"].map(String::from).to_vec()
+}
+
+/// Statistics of drivers, as `ethtool -S` names them; several are added up, over all interfaces.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EthtoolSpec {
+    /// Interfaces that packets come by.
+    pub interfaces: Vec<String>,
+    /// Packets received.
+    #[serde(default)]
+    pub received: Vec<String>,
+    /// Packets lost.
+    #[serde(default)]
+    pub lost: Vec<String>,
+    /// Bytes that devices wrote.
+    #[serde(default)]
+    pub pcie_write_bytes: Vec<String>,
+    /// Bytes that devices read.
+    #[serde(default)]
+    pub pcie_read_bytes: Vec<String>,
+}
+
+/// A number in a pinned map.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MapCellSpec {
+    /// Where it is pinned.
+    pub map: PathBuf,
+    /// Which of its values.
+    pub key: u32,
+    /// How many bytes into the value.
+    #[serde(default)]
+    pub offset: u32,
+}
+
+/// Maps of an XDP program; several numbers are added up.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct XdpSpec {
+    /// Packets received.
+    pub received: Vec<MapCellSpec>,
+    /// Packets lost.
+    pub lost: Vec<MapCellSpec>,
+    /// Bytes that devices wrote.
+    pub pcie_write_bytes: Vec<MapCellSpec>,
+    /// Bytes that devices read.
+    pub pcie_read_bytes: Vec<MapCellSpec>,
+}
+
 impl Default for DaemonConfig {
     fn default() -> DaemonConfig {
         DaemonConfig {
@@ -325,169 +399,15 @@ impl Default for DaemonConfig {
             json: None,
             prometheus: None,
             kernel: None,
+            vpp: None,
+            ethtool: None,
+            xdp: None,
             perf: None,
         }
     }
 }
 
-/// Polling more often costs the program packets.
-const SHORTEST: Ps = Ps(100_000_000_000);
-const LONGEST: Ps = Ps(60_000_000_000_000);
-const LEAST_PATIENCE: Ps = Ps(2_000_000_000_000);
-
 impl DaemonConfig {
-    /// Reads and judges a text; `origin` is where it is from.
-    ///
-    /// # Errors
-    /// What is wrong first: where, what came, what is allowed.
-    pub fn parse(text: &str, origin: &str) -> Result<DaemonConfig, DaemonError> {
-        let wrong = |path: String, why: String| DaemonError::Form { path, why };
-        let reader = toml::Deserializer::parse(text)
-            .map_err(|e| wrong(origin.into(), e.to_string().trim().replace('\n', " ")))?;
-        let config: DaemonConfig = serde_path_to_error::deserialize(reader)
-            .map_err(|e| wrong(format!("{origin}: {}", e.path()), e.inner().message().to_string()))?;
-        config.check()?;
-        Ok(config)
-    }
-
-    fn check(&self) -> Result<(), DaemonError> {
-        let wrong = |path: &str, came: String, allowed: &str| {
-            Err(DaemonError::Setting { path: path.into(), came, allowed: allowed.into() })
-        };
-        if !(SHORTEST..=LONGEST).contains(&self.interval.ps()) {
-            return wrong(
-                "interval",
-                self.interval.to_string(),
-                "allowed are 100 ms to 60 s: reading more often costs packets",
-            );
-        }
-        if self.watchdog.ps() < Ps(self.interval.ps().0 * 3).max(LEAST_PATIENCE) {
-            return wrong(
-                "watchdog",
-                self.watchdog.to_string(),
-                "three intervals and 2 s at least: a source of counters that hangs is waited for half a second",
-            );
-        }
-        if !is_name(&self.prefix) || self.prefix.starts_with("mon_") {
-            return wrong(
-                "prefix",
-                format!("{:?}", self.prefix),
-                "letters, digits, -, _ and ., and one at least: it tells our groups from others'",
-            );
-        }
-        for (path, n) in [("patience", self.patience), ("contention", self.contention)] {
-            if n == 0 {
-                return wrong(path, "0".into(), "1 at least");
-            }
-        }
-        if !self.listen.is_empty() && !self.listen.parse::<SocketAddr>().is_ok_and(|a| a.ip().is_loopback()) {
-            return wrong(
-                "listen",
-                format!("{:?}", self.listen),
-                "an address of the loopback with a port, such as 127.0.0.1:9736, or nothing",
-            );
-        }
-        if !(3..=1000).contains(&self.io.verify_intervals) {
-            return wrong(
-                "io.verify_intervals",
-                self.io.verify_intervals.to_string(),
-                "3 to 1000: an average of fewer tells nothing",
-            );
-        }
-        if !(0.0..=1.0).contains(&self.io.verify_loss) {
-            let allowed = "a share of packets is wanted, 0 to 1 (0.01 is one in a hundred)";
-            return wrong("io.verify_loss", self.io.verify_loss.to_string(), allowed);
-        }
-        self.check_classes()?;
-        if let Some(json) = &self.json {
-            self.check_names("json", &[("llc_misses", &json.llc_misses), ("llc_lookups", &json.llc_lookups)])?;
-            host::json::JsonServer::new(&json.url)?;
-        }
-        if let Some(metrics) = &self.prometheus {
-            let MetricsSpec { busy, elapsed, llc_misses, llc_lookups, .. } = metrics;
-            let both = [("busy", busy), ("elapsed", elapsed), ("llc_misses", llc_misses), ("llc_lookups", llc_lookups)];
-            self.check_names("prometheus", &both)?;
-            self.metric_names(metrics)?;
-            MetricServer::new(&metrics.url)?;
-        }
-        if let Some(kernel) = &self.kernel {
-            let is_name = |name: &&String| !name.is_empty() && !name.contains('/') && !name.starts_with('.');
-            for (path, names) in [("kernel.interfaces", &kernel.interfaces), ("kernel.lost", &kernel.lost)] {
-                if let Some(name) = names.iter().find(|name| !is_name(name)) {
-                    return wrong(path, format!("{name:?}"), "names as in /sys/class/net/eth0/statistics");
-                }
-            }
-        }
-        // With as many ways as there can be, so that only what is wrong by itself is told here.
-        self.floors(32).check("policy").map_err(as_configured)
-    }
-
-    /// Whether counters of classes are of classes that there are, and come in pairs.
-    fn check_names(&self, table: &str, of: &[(&str, &BTreeMap<String, Vec<String>>)]) -> Result<(), DaemonError> {
-        let wrong =
-            |path: String, came: &str, allowed: String| Err(DaemonError::Setting { path, came: came.into(), allowed });
-        for (what, names) in of {
-            if let Some(name) = names.keys().find(|n| self.classes.iter().all(|c| c.name != **n)) {
-                let known = self.classes.iter().map(|c| c.name.as_str()).collect::<Vec<_>>().join(", ");
-                return wrong(format!("{table}.{what}"), name, format!("no such class; there are {known}"));
-            }
-        }
-        for pair in of.chunks(2) {
-            let [(part, parts), (whole, wholes)] = pair else { continue };
-            if let Some(name) = parts.keys().find(|name| !wholes.contains_key(*name)) {
-                return wrong(
-                    format!("{table}.{part}.{name}"),
-                    "alone",
-                    format!("with {whole}.{name}, of which it is a part"),
-                );
-            }
-        }
-        Ok(())
-    }
-
-    fn check_classes(&self) -> Result<(), DaemonError> {
-        let wrong = |path: String, came: String, allowed: &str| {
-            Err(DaemonError::Setting { path, came, allowed: allowed.into() })
-        };
-        let of = |role: Role| self.classes.iter().filter(|c| c.role == role).count();
-        if of(Role::Receive) != 1 || of(Role::Work) > 1 {
-            let came = format!("{} with role receive, {} with role work", of(Role::Receive), of(Role::Work));
-            return wrong(
-                "classes".into(),
-                came,
-                "one with role = \"receive\" is wanted, and one with role = \"work\" at most",
-            );
-        }
-        let mut seen = BTreeMap::new();
-        for (i, class) in self.classes.iter().enumerate() {
-            let path = |field: &str| format!("classes[{i}].{field}");
-            let is_name =
-                !class.name.is_empty() && class.name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
-            if !is_name || self.classes[..i].iter().any(|c| c.name == class.name) {
-                return wrong(
-                    path("name"),
-                    format!("{:?}", class.name),
-                    "letters, digits, - and _, and each name once",
-                );
-            }
-            let cpus: CpuList = class.cpus.parse().map_err(|_| DaemonError::Setting {
-                path: path("cpus"),
-                came: format!("{:?}", class.cpus),
-                allowed: "a list such as 1,4-7".into(),
-            })?;
-            for cpu in cpus.0 {
-                if let Some(other) = seen.insert(cpu, class.name.clone()) {
-                    return wrong(
-                        path("cpus"),
-                        class.cpus.clone(),
-                        &format!("processor {cpu} is in class {other:?} already"),
-                    );
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Of a cache of `ways` ways.
     pub fn floors(&self, ways: u32) -> Floors {
         let own = self.numbers().into_iter().map(|(clos, class)| (clos, class.role));
@@ -551,6 +471,29 @@ impl DaemonConfig {
         })
     }
 
+    pub(crate) fn driver_counters(&self, spec: &EthtoolSpec) -> DriverCounters {
+        DriverCounters {
+            interfaces: spec.interfaces.clone(),
+            received: spec.received.clone(),
+            lost: spec.lost.clone(),
+            pcie_write_bytes: spec.pcie_write_bytes.clone(),
+            pcie_read_bytes: spec.pcie_read_bytes.clone(),
+        }
+    }
+
+    pub(crate) fn map_counters(&self, spec: &XdpSpec) -> MapCounters {
+        let cells = |specs: &[MapCellSpec]| {
+            let cell = |spec: &MapCellSpec| MapCell { map: spec.map.clone(), key: spec.key, offset: spec.offset };
+            specs.iter().map(cell).collect()
+        };
+        MapCounters {
+            received: cells(&spec.received),
+            lost: cells(&spec.lost),
+            pcie_write_bytes: cells(&spec.pcie_write_bytes),
+            pcie_read_bytes: cells(&spec.pcie_read_bytes),
+        }
+    }
+
     pub(crate) fn json_paths(&self, spec: &JsonSpec) -> JsonPaths {
         let mut llc = BTreeMap::new();
         for (clos, class) in self.numbers() {
@@ -605,54 +548,4 @@ fn cpus<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
         }
     }
     Cpus::deserialize(from).map(text)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const RX: &str = "[[classes]]\nname = \"rx\"\nrole = \"receive\"\ncpus = \"1\"\n";
-
-    fn error(text: &str) -> String {
-        DaemonConfig::parse(text, "wirespeedd.toml").unwrap_err().to_string()
-    }
-
-    #[test]
-    fn processors_are_a_list_as_kernels_write_it_or_as_toml_does() {
-        for (written, meant) in
-            [("\"1,4-7\"", "1,4-7"), ("[0]", "0"), ("[1, 4]", "1,4"), ("3", "3"), ("[1, \"4-7\"]", "1,4-7")]
-        {
-            let config = DaemonConfig::parse(&RX.replace("\"1\"", written), "test").unwrap();
-            assert_eq!(config.classes[0].cpus, meant, "{written}");
-        }
-    }
-
-    #[test]
-    fn a_configuration_that_is_wrong_says_where_what_came_and_what_is_allowed() {
-        assert!(DaemonConfig::parse(RX, "c").is_ok());
-        assert_eq!(
-            error(&format!("interval = \"1 ms\"\n{RX}")),
-            "interval = 1 ms: allowed are 100 ms to 60 s: reading more often costs packets"
-        );
-        assert!(error("").starts_with("classes = 0 with role receive"));
-        assert!(error(&format!("listen = \"0.0.0.0:80\"\n{RX}")).contains("loopback"));
-        assert!(error(&format!("prefix = \"\"\n{RX}")).starts_with("prefix = \"\""));
-        assert!(
-            error(&format!("{RX}{}", RX.replace("rx", "tx").replace("receive", "work")))
-                .contains("processor 1 is in class \"rx\"")
-        );
-        assert!(error(&format!("interval = \"100 ms\"\nwatchdog = \"300 ms\"\n{RX}")).contains("2 s at least"));
-        assert!(error(&format!("{RX}[io]\nverify_intervals = 4000000000\n")).contains("3 to 1000"));
-        assert!(error(&format!("{RX}[policy]\nio_floor = 0\n")).starts_with("policy.io_floor = 0"));
-        assert!(error(&format!("{RX}[policy]\ncore_floor = 40\n")).starts_with("policy.core_floor = 40"));
-        let ways = error(&format!("{RX}[policy]\ncore_floor = 32\n"));
-        assert!(ways.starts_with("policy.others, core_floor and io_floor: 1 ways for others, at least 32"), "{ways}");
-        let cpus = error(&RX.replace("\"1\"", "true"));
-        assert!(cpus.contains("classes[0].cpus") && cpus.contains("such as \"1,4-7\" or [1, 4, 5]"), "{cpus}");
-        assert!(error(&RX.replace("\"1\"", "[1, \"x\"]")).starts_with("classes[0].cpus = \"1,x\""));
-        assert!(error(&format!("{RX}[json]\nurl = \"http://example.org/\"\n")).contains("an address of this machine"));
-        let unknown = error(&format!("intervall = 3\n{RX}"));
-        assert!(unknown.contains("intervall") && unknown.contains("interval"), "{unknown}");
-        assert!(error("interval = ").starts_with("wirespeedd.toml: TOML parse error"));
-    }
 }

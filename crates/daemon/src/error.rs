@@ -26,6 +26,19 @@ pub enum DaemonError {
         /// What is wrong.
         why: String,
     },
+    /// Something wrong in a file, with its line where it has one.
+    #[error("{file}{}: {why}", line.map_or_else(String::new, |line| format!(":{line}")))]
+    At {
+        /// The file.
+        file: String,
+        /// The line, from 1.
+        line: Option<usize>,
+        /// What is wrong.
+        why: Box<DaemonError>,
+    },
+    /// All that is wrong, a line each.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Several(Vec<DaemonError>),
     /// A file of the daemon's own.
     #[error("{doing} {path}: {source}")]
     File {
@@ -73,6 +86,21 @@ impl DaemonError {
 
     /// Whether it is the configuration's fault: exit code 2.
     pub fn is_input(&self) -> bool {
-        matches!(self, DaemonError::Setting { .. } | DaemonError::Form { .. } | DaemonError::Policy(_))
+        match self {
+            DaemonError::Setting { .. } | DaemonError::Form { .. } | DaemonError::Policy(_) => true,
+            DaemonError::At { why, .. } => why.is_input(),
+            DaemonError::Several(all) => all.iter().any(DaemonError::is_input),
+            _ => false,
+        }
+    }
+
+    /// The setting that is wrong, as a path in the configuration.
+    pub(crate) fn setting(&self) -> Option<&str> {
+        match self {
+            DaemonError::Setting { path, .. }
+            | DaemonError::Form { path, .. }
+            | DaemonError::Policy(PolicyError::Value { path, .. } | PolicyError::Ways { path, .. }) => Some(path),
+            _ => None,
+        }
     }
 }

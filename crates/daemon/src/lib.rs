@@ -11,6 +11,7 @@
 
 #![forbid(unsafe_code)]
 
+mod check;
 mod config;
 mod endpoint;
 mod error;

@@ -74,7 +74,7 @@ fn main() -> ExitCode {
     match go(&arguments) {
         Ok(code) => code,
         Err(why) => {
-            say(&why.to_string());
+            why.to_string().lines().for_each(say);
             if why.is_input() { ExitCode::from(2) } else { ExitCode::from(1) }
         }
     }

@@ -69,6 +69,7 @@ pub struct Metrics {
 struct Last {
     ended: Instant,
     undecided: Option<Undecided>,
+    experiment_loses: Option<f64>,
 }
 
 /// What is known of an interval beside what came of it.
@@ -80,6 +81,8 @@ pub struct Circumstances<'a> {
     pub effect: Option<Effect>,
     /// Why the policy cannot decide.
     pub undecided: Option<Undecided>,
+    /// Packets a second that the daemon's own measurement loses.
+    pub experiment_loses: Option<f64>,
     /// Names of classes by number.
     pub classes: &'a BTreeMap<u8, String>,
     /// Masks by class and domain.
@@ -112,7 +115,7 @@ impl Metrics {
             llc_miss: Family::default(),
             busy: Family::default(),
             undecided: Family::default(),
-            last: Arc::new(Mutex::new(Last { ended: Instant::now(), undecided: None })),
+            last: Arc::new(Mutex::new(Last { ended: Instant::now(), undecided: None, experiment_loses: None })),
         };
         let m = &metrics;
         registry.register("intervals", "Intervals by what came of them", m.decisions.clone());
@@ -164,7 +167,8 @@ impl Metrics {
             Some(Effect::Unknown) | None => -1,
         });
         let undecided = of.undecided;
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Last { ended: Instant::now(), undecided };
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) =
+            Last { ended: Instant::now(), undecided, experiment_loses: of.experiment_loses };
         for each in REASONS {
             let is_it = undecided.is_some_and(|u| reason(u.lack) == each);
             self.undecided.get_or_create(&ReasonLabel { reason: each }).set(i64::from(is_it));
@@ -201,13 +205,17 @@ impl Metrics {
     }
 
     /// HTTP's code and a line: 503 when no interval has ended for `patience`, else 200, with what the policy lacks if it lacks
-    /// something. Then the loop goes on and nothing is set wrong, so a new start would mend nothing.
+    /// something, or what the daemon's own measurement loses. Then the loop goes on and nothing is set wrong, so a new start would mend nothing.
     pub fn health(&self, patience: Duration) -> (u16, String) {
         let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        match &last.undecided {
+        match (&last.undecided, last.experiment_loses) {
             _ if last.ended.elapsed() >= patience => (503, "no interval has ended for too long\n".into()),
-            Some(undecided) => (200, format!("degraded: {undecided}\n")),
-            None => (200, "ok\n".into()),
+            (Some(undecided), _) => (200, format!("degraded: {undecided}\n")),
+            (None, Some(lost)) => {
+                let what = "the measurement of what ways of devices do loses";
+                (200, format!("degraded: {what} {lost:.0} packets a second (io.verify = false omits it)\n"))
+            }
+            (None, None) => (200, "ok\n".into()),
         }
     }
 
@@ -238,6 +246,7 @@ mod tests {
             faults: &faults,
             effect: Some(Effect::None),
             undecided: None,
+            experiment_loses: Some(1234.4),
             classes: &classes,
             masks: &masks,
         };
@@ -254,5 +263,15 @@ mod tests {
         ] {
             assert!(text.contains(line), "{line}\n{text}");
         }
+        let health = metrics.health(Duration::from_secs(60));
+        assert_eq!(
+            (health.0, health.1.contains("loses 1234 packets a second (io.verify")),
+            (200, true),
+            "{}",
+            health.1
+        );
+        let seen = Observation::default();
+        metrics.interval(&StepOutcome::Held(seen), &Circumstances { experiment_loses: None, ..of });
+        assert_eq!(metrics.health(Duration::from_secs(60)), (200, "ok\n".into()));
     }
 }

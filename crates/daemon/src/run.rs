@@ -162,7 +162,7 @@ pub struct Daemon {
 pub(crate) fn policy_of(config: &DaemonConfig, setup: &DaemonSetup) -> Result<Box<dyn Policy + Send>, DaemonError> {
     let floors = setup.floors.clone();
     let is_fixed = matches!(setup.io, IoBackend::Fixed(_));
-    let start = if is_fixed { floors.io } else { config.policy.io_ways };
+    let start = if is_fixed { floors.io } else { setup.start_io };
     Ok(match config.policy.kind {
         DaemonPolicyKind::Allocator if !is_fixed => {
             let spec = AllocatorSpec { floors, start_io: start, rx_class: 1, ..AllocatorSpec::default() };
@@ -301,9 +301,11 @@ impl Daemon {
         self.seen = outcome.seen().cloned();
         let lost_pps = outcome.seen().and_then(|seen| seen.lost_pps).map(|s| s.value);
         let undecided = self.steering.policy().lacks().map(|lack| Undecided { lack, lost_pps });
+        let experiment_loses = outcome.seen().and_then(|seen| self.steering.policy().loses(seen));
         let faults = self.guarded.machine.faults();
         let masks = self.guarded.machine.masks();
-        let of = Circumstances { faults, effect: self.effect(), undecided, classes: &self.names, masks };
+        let of =
+            Circumstances { faults, effect: self.effect(), undecided, experiment_loses, classes: &self.names, masks };
         self.metrics.interval(&outcome, &of);
         match self.notice.news(undecided, outcome.seen()) {
             Some(UndecidedNews::Begins(undecided)) => {

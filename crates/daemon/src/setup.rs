@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use control::Counter;
 use host::{
-    CbmRule, CoreEvents, CounterSource, CpuIdentity, CpuList, Files, FromBandwidth, FromJson, FromKernel, FromMetrics,
-    FromPerf, FromTelemetry, GroupMode, HostError, HostMachine, IoBackend, IoRegister, IoWaysRegister, KernelCounters,
-    Metering, PerfEvents, Resctrl, ServiceClass, Tree, generation, prometheus::MetricServer, resctrl::IoAlloc,
+    CbmRule, CoreEvents, CounterSource, CpuIdentity, CpuList, Files, FromBandwidth, FromEthtool, FromJson, FromKernel,
+    FromMetrics, FromPerf, FromTelemetry, FromVpp, FromXdp, GroupMode, HostError, HostMachine, IoBackend, IoRegister,
+    IoWaysRegister, KernelCounters, Metering, PerfEvents, Resctrl, ServiceClass, Tree, ethtool::KernelEthtool,
+    generation, prometheus::MetricServer, resctrl::IoAlloc, xdp::KernelMaps,
 };
 use policy::{Floors, Meter, PolicyError};
 use units::{Cbm, Clos, Ps};
@@ -89,6 +90,8 @@ pub struct DaemonSetup {
     pub io: IoBackend,
     /// What each part keeps.
     pub floors: Floors,
+    /// Ways of devices that the policy begins with.
+    pub start_io: u32,
     /// Classes, by number; those whose groups are not there yet.
     pub classes: Vec<ServiceClass>,
     /// Groups to be made, with their processors.
@@ -150,7 +153,11 @@ impl DaemonSetup {
         if config.default_group {
             classes.insert(0, class(0, String::new()));
         }
-        Ok(DaemonSetup { resctrl, cpu, io, floors, classes, missing, notes })
+        let start_io = match config.policy.io_ways {
+            Some(ways) => ways,
+            None => start_io(&io, &resctrl, &rule)?,
+        };
+        Ok(DaemonSetup { resctrl, cpu, io, floors, start_io, classes, missing, notes })
     }
 
     /// Classes as they can be read before their groups are there: those have the default group's masks.
@@ -187,6 +194,29 @@ impl DaemonSetup {
     pub fn name(&self) -> String {
         format!("{} {}/{}", self.cpu.vendor, self.cpu.family, self.cpu.model)
     }
+}
+
+/// Where nothing says how many ways devices have: two, as Intel's processors have after their start.
+const USUAL_IO: u32 = 2;
+
+/// As many ways as devices have now: a policy that began with others would begin with a change that nothing calls for.
+fn start_io(io: &IoBackend, resctrl: &Resctrl, rule: &CbmRule) -> Result<u32, DaemonError> {
+    let highest = |ways: Cbm| (ways == Cbm::span(rule.ways() - ways.ways(), ways.ways())).then(|| ways.ways());
+    let now = match io {
+        IoBackend::Register(register) => highest(register.read()?),
+        IoBackend::Kernel(domains) => match resctrl.io_alloc()? {
+            IoAlloc::Enabled(masks) => {
+                let own = host::within(&masks, domains);
+                own.first()
+                    .filter(|(_, first)| own.iter().all(|(_, mask)| mask == first))
+                    .and_then(|(_, m)| highest(*m))
+            }
+            // It has not been said what they are to fill.
+            IoAlloc::Disabled | IoAlloc::Unsupported => None,
+        },
+        IoBackend::Fixed(_) | IoBackend::Unknown => None,
+    };
+    Ok(now.filter(|ways| *ways > 0).unwrap_or(USUAL_IO))
 }
 
 /// What each part keeps in this cache.
@@ -462,9 +492,18 @@ pub fn sources(
         };
         sources.push(Box::new(FromKernel::new(parts.sys.clone(), parts.proc.clone(), what)));
     }
+    if let Some(vpp) = &config.vpp {
+        sources.push(Box::new(FromVpp::new(vpp.socket.clone(), vpp.interfaces.clone(), vpp.lost.clone())));
+    }
+    if let Some(ethtool) = &config.ethtool {
+        sources.push(Box::new(FromEthtool::new(Box::new(KernelEthtool), config.driver_counters(ethtool))));
+    }
+    if let Some(xdp) = &config.xdp {
+        sources.push(Box::new(FromXdp::new(Box::new(KernelMaps), config.map_counters(xdp))));
+    }
     if sources.is_empty() {
         notes.push(
-            "there are no counters: name [telemetry], [prometheus], [kernel], [json] or [perf], or the policy has nothing to judge by"
+            "there are no counters: name [telemetry], [vpp], [prometheus], [ethtool], [xdp], [kernel], [json] or [perf], or the policy has nothing to judge by"
                 .into(),
         );
     }

@@ -131,6 +131,18 @@ impl<P: Policy> Verified<P> {
         }
     }
 
+    /// Packets lost a second in an interval of the measurement, where they are more than there were without it.
+    pub fn loses(&self, seen: &Observation) -> Option<f64> {
+        let before = match &self.phase {
+            VerifyPhase::Probe(probe) => probe.lost,
+            // The interval that has just ended the measurement is one of its own.
+            VerifyPhase::Done(_) => self.stopped.filter(|stopped| loss(seen) == Some(stopped.during))?.before,
+            VerifyPhase::Before { .. } => return None,
+        };
+        loss(seen).filter(|during| *during > before)?;
+        seen.lost_pps.map(|lost| lost.value)
+    }
+
     /// Why the measurement ended early, if it did.
     pub fn stopped(&self) -> Option<Stopped> {
         self.stopped
@@ -374,10 +386,14 @@ mod tests {
         };
         let (mut policy, seen) = begun();
         assert_eq!(policy.decide(&seen), None, "it goes on");
+        assert_eq!(policy.loses(&seen), None);
+        let some_lost = Observation { lost_pps: sample(5e3), ..seen.clone() };
+        assert_eq!((policy.decide(&some_lost), policy.loses(&some_lost)), (None, Some(5e3)), "less than it may");
         let all_lost = Observation { received_pps: sample(0.0), lost_pps: sample(1e6), ..seen.clone() };
         let back = policy.decide(&all_lost).unwrap();
         assert_eq!((back.io_ways.unwrap().ways(), policy.effect()), (2, Some(Effect::Unknown)));
         assert_eq!(policy.stopped(), Some(Stopped { before: 0.0, during: 1.0, io_ways: floors.most_io() }));
+        assert_eq!((policy.loses(&all_lost), policy.loses(&seen)), (Some(1e6), None), "it was the measurement's");
         let (mut policy, seen) = begun();
         let blind = Observation { lost_pps: None, ..seen };
         let ends = (1..10).find(|_| policy.decide(&blind).is_some());

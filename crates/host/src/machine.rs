@@ -1,5 +1,6 @@
 //! A machine that can be observed and set: groups of resctrl, the ways of device writes, and sources of counters.
 
+mod packets;
 mod place;
 mod sources;
 mod totals;
@@ -9,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use control::{Actuator, Allocation, ClassObservation, Counter, Observation, Sample};
 use units::{Cbm, Clos, Ps};
 
+pub use packets::{DriverCounters, FromEthtool, FromVpp, FromXdp, MapCounters};
 pub use place::{DomainWays, Placement, ServiceClass};
 pub use sources::{
     CoreEvents, FromBandwidth, FromJson, FromKernel, FromMetrics, FromPerf, FromTelemetry, JsonPaths, KernelCounters,

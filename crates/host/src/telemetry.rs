@@ -37,6 +37,43 @@ pub struct PortTotals {
     pub lost: u64,
 }
 
+impl PortTotals {
+    /// Of what `/ethdev/stats` answers; `path` is who has answered.
+    ///
+    /// # Errors
+    /// A total that is not there, with those that are.
+    pub fn from_json(stats: &Value, path: &str) -> Result<PortTotals, HostError> {
+        let total = |key: &str| number(stats, key, path);
+        Ok(PortTotals {
+            received: total("ipackets")?,
+            received_bytes: total("ibytes")?,
+            sent: total("opackets")?,
+            sent_bytes: total("obytes")?,
+            lost: total("imissed")?.saturating_add(total("rx_nombuf")?),
+        })
+    }
+}
+
+/// Cores with their busy and all cycles, of what `/eal/lcore/usage` answers; `path` is who has answered.
+///
+/// # Errors
+/// Lists that are not there, of different lengths, or of other things than numbers.
+pub fn core_cycles(usage: &Value, path: &str) -> Result<Vec<(u32, u64, u64)>, HostError> {
+    let list = |key: &str| -> Result<Vec<u64>, HostError> {
+        let list = usage.get(key).and_then(Value::as_array);
+        let list = list.ok_or_else(|| HostError::Key { path: path.into(), key: key.into(), known: keys(usage) })?;
+        let numbers: Option<Vec<u64>> = list.iter().map(Value::as_u64).collect();
+        // A number that is left out would give a core another's cycles.
+        numbers.ok_or_else(|| HostError::form(format!("{path} {key}"), &usage.to_string(), "numbers alone"))
+    };
+    let (ids, total, busy) = (list("lcore_ids")?, list("total_cycles")?, list("busy_cycles")?);
+    if ids.len() != total.len() || ids.len() != busy.len() {
+        return Err(HostError::form(path, &usage.to_string(), "as many totals as cores"));
+    }
+    let core = |id: u64| u32::try_from(id).map_err(|_| HostError::form(path, &id.to_string(), "a core's number"));
+    ids.iter().zip(busy).zip(total).map(|((id, busy), total)| Ok((core(*id)?, busy, total))).collect()
+}
+
 /// A program that answers more slowly hangs.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// No program says that it answers at more length.
@@ -108,34 +145,17 @@ impl Telemetry {
     /// As [`Telemetry::ask`]; a total that is not there.
     pub fn port(&mut self, port: u64) -> Result<PortTotals, HostError> {
         let stats = self.ask(&format!("/ethdev/stats,{port}"))?;
-        let total = |key: &str| number(&stats, key, &self.name());
-        Ok(PortTotals {
-            received: total("ipackets")?,
-            received_bytes: total("ibytes")?,
-            sent: total("opackets")?,
-            sent_bytes: total("obytes")?,
-            lost: total("imissed")?.saturating_add(total("rx_nombuf")?),
-        })
+        PortTotals::from_json(&stats, &self.name())
     }
 
     /// Busy and all cycles of the program's cores since its start, by core, where the program tells them
     /// (`/eal/lcore/usage`, from DPDK 23.03).
     ///
     /// # Errors
-    /// As [`Telemetry::ask`]; lists of different lengths.
+    /// As [`Telemetry::ask`]; as [`core_cycles`].
     pub fn cores(&mut self) -> Result<Vec<(u32, u64, u64)>, HostError> {
         let usage = self.ask("/eal/lcore/usage")?;
-        let list = |key: &str| -> Result<Vec<u64>, HostError> {
-            let list = usage.get(key).and_then(Value::as_array);
-            let list =
-                list.ok_or_else(|| HostError::Key { path: self.name(), key: key.into(), known: keys(&usage) })?;
-            Ok(list.iter().filter_map(Value::as_u64).collect())
-        };
-        let (ids, total, busy) = (list("lcore_ids")?, list("total_cycles")?, list("busy_cycles")?);
-        if ids.len() != total.len() || ids.len() != busy.len() {
-            return Err(HostError::form(self.name(), &usage.to_string(), "as many totals as cores"));
-        }
-        Ok((0..ids.len()).map(|i| (ids[i] as u32, busy[i], total[i])).collect())
+        core_cycles(&usage, &self.name())
     }
 
     fn commands(&mut self) -> Option<String> {
@@ -192,6 +212,18 @@ mod tests {
             "s: there is no \"imissed\"; there are ibytes, ipackets"
         );
         assert!(number(&stats, "ibytes", "s").is_err());
+    }
+
+    #[test]
+    fn cycles_are_those_of_their_cores_or_none() {
+        let usage = |ids: &str, busy: &str| {
+            let text = format!("{{\"lcore_ids\": {ids}, \"total_cycles\": [9, 8], \"busy_cycles\": {busy}}}");
+            core_cycles(&serde_json::from_str(&text).unwrap(), "s").map_err(|e| e.to_string())
+        };
+        assert_eq!(usage("[1, 4]", "[5, 6]"), Ok(vec![(1, 5, 9), (4, 6, 8)]));
+        assert!(usage("[1, 4, null]", "[5, null, 6]").unwrap_err().contains("numbers alone"), "not 6 for core 4");
+        assert!(usage("[1]", "[5]").unwrap_err().contains("as many totals as cores"));
+        assert!(usage("[1, 4294967297]", "[5, 6]").unwrap_err().contains("a core's number"), "it is not core 1 again");
     }
 
     #[test]

@@ -185,6 +185,52 @@ fn squeezed(verify_loss: f64) -> (usize, Option<Effect>) {
 }
 
 #[test]
+fn health_says_that_the_measurement_loses_packets() {
+    let mut situation = Situation::plain(Spec { register: Register::NoEffect, ..Spec::default() });
+    situation.config.io.verify_loss = 1.0;
+    let metrics = Metrics::new();
+    let (config, parts, sources) = (situation.config.clone(), situation.parts.clone(), situation.sources());
+    let clock = situation.clock();
+    let mut daemon = Daemon::new(config, parts, sources, metrics.clone(), true, &mut no_wait, clock).unwrap();
+    let mut told = Vec::new();
+    while daemon.effect().is_none() {
+        situation.host.advance(S);
+        assert_eq!(daemon.step(&mut no_wait), IntervalStep::GoOn);
+        told.push(metrics.health(std::time::Duration::from_secs(60)).1);
+    }
+    assert_eq!(told[0], "ok\n");
+    let loses =
+        told.iter().filter(|line| line.starts_with("degraded: the measurement of what ways of devices do loses"));
+    assert!(loses.count() > 10, "{told:?}");
+    situation.host.advance(S);
+    daemon.step(&mut no_wait);
+    assert_eq!(metrics.health(std::time::Duration::from_secs(60)), (200, "ok\n".into()), "it is over");
+    daemon.end(&mut no_wait).unwrap();
+}
+
+#[test]
+fn the_policy_begins_with_the_ways_that_the_machine_has() {
+    let begun = |spec: Spec, asked: Option<u32>| {
+        let mut situation = Situation::plain(spec);
+        situation.config.io.verify = false;
+        situation.config.policy.io_ways = asked;
+        let mut daemon = situation.start().unwrap();
+        situation.host.advance(S);
+        assert_eq!(daemon.step(&mut no_wait), IntervalStep::GoOn);
+        let seen = daemon.guarded().machine().resctrl().io_alloc().unwrap();
+        let ways = match seen {
+            host::resctrl::IoAlloc::Enabled(masks) => masks[0].1.ways(),
+            _ => situation.host.registers()[0].count_ones(),
+        };
+        daemon.end(&mut no_wait).unwrap();
+        ways
+    };
+    let wide = || Spec { io_ways: Cbm(0x7e0), ..Spec::default() };
+    assert_eq!((begun(wide(), None), begun(wide(), Some(2)), begun(Spec::default(), None)), (6, 2, 2));
+    assert_eq!(begun(Spec::amd(), None), 2, "off, the kernel does not say how many");
+}
+
+#[test]
 fn a_measurement_that_loses_packets_ends_at_once() {
     assert_eq!(squeezed(0.01), (1, Some(Effect::Unknown)));
     // Nothing else ended it.
