@@ -31,7 +31,9 @@ impl CounterSource for FromVpp {
     }
 
     fn counts(&self) -> Vec<CounterClaim> {
-        OF_PACKETS.to_vec()
+        // That nothing is named as a loss does not say that nothing is lost.
+        let is_counted = |claim: &CounterClaim| !self.lost.is_empty() || *claim != Own(TotalKind::Lost);
+        OF_PACKETS.into_iter().filter(is_counted).collect()
     }
 
     fn read(&mut self, into: &mut HostTotals) -> Result<(), HostError> {
@@ -154,5 +156,64 @@ impl CounterSource for FromXdp {
         (into.received, into.lost) = (Some(received?), Some(lost?));
         (into.pcie_write_bytes, into.pcie_read_bytes) = (Some(written?), Some(read?));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::path::Path;
+
+    use super::*;
+    use crate::xdp::MapInfo;
+
+    /// A driver with one statistic by interface, and a map whose numbers are its keys.
+    struct Made;
+
+    impl EthtoolCalls for Made {
+        fn count(&self, _: &str) -> io::Result<usize> {
+            Ok(1)
+        }
+        fn names(&self, _: &str) -> io::Result<Vec<u8>> {
+            let mut name = b"rx_out_of_buffer".to_vec();
+            name.resize(32, 0);
+            Ok(name)
+        }
+        fn values(&self, interface: &str, _: usize) -> io::Result<Vec<u64>> {
+            Ok(vec![if interface == "eth0" { 3 } else { 40 }])
+        }
+    }
+
+    impl MapCalls for Made {
+        fn value(&self, _: &Path, key: u32) -> io::Result<(MapInfo, Vec<u8>)> {
+            let info = MapInfo { kind: 2, key_bytes: 4, value_bytes: 8, entries: 99 };
+            Ok((info, u64::from(key).to_ne_bytes().to_vec()))
+        }
+    }
+
+    #[test]
+    fn what_is_not_named_is_not_counted() {
+        let names = |names: &[&str]| names.iter().map(|name| name.to_string()).collect::<Vec<_>>();
+        let (interfaces, lost) = (names(&["eth0", "eth1"]), names(&["rx_out_of_buffer"]));
+        let what = DriverCounters { interfaces, lost, ..DriverCounters::default() };
+        let mut drivers = FromEthtool::new(Box::new(Made), what);
+        let mut totals = HostTotals::default();
+        drivers.read(&mut totals).unwrap();
+        assert_eq!((drivers.counts(), totals.lost), (vec![Own(TotalKind::Lost)], Some(43)));
+        let cell = |key| MapCell { map: "m".into(), key, offset: 0 };
+        let what = MapCounters { received: vec![cell(2), cell(5)], lost: vec![cell(1)], ..MapCounters::default() };
+        let mut maps = FromXdp::new(Box::new(Made), what);
+        maps.read(&mut totals).unwrap();
+        assert_eq!(maps.counts(), [Own(TotalKind::Received), Own(TotalKind::Lost)]);
+        assert_eq!((totals.received, totals.lost), (Some(7), Some(1)));
+        let vpp = |lost: &[&str]| FromVpp::new("s".into(), names(&["eth0"]), names(lost)).counts();
+        assert!(vpp(&["rx-miss"]).contains(&Own(TotalKind::Lost)) && !vpp(&[]).contains(&Own(TotalKind::Lost)));
+    }
+
+    #[test]
+    fn a_vpp_that_does_not_run_is_told() {
+        let mut vpp = FromVpp::new("/nowhere/stats.sock".into(), vec!["eth0".into()], Vec::new());
+        let why = vpp.read(&mut HostTotals::default()).unwrap_err();
+        assert!(why.is_gone() && why.to_string().contains("/nowhere/stats.sock"), "{why}");
     }
 }

@@ -163,10 +163,9 @@ pub fn counted_twice(sources: &[Box<dyn CounterSource>]) -> Vec<String> {
     let owners = TotalOwners::of(sources);
     let mut lines = Vec::new();
     for (kind, owner) in &owners.0 {
-        let is_other = |(i, source): &(usize, &Box<dyn CounterSource>)| {
-            i != owner && source.counts().contains(&CounterClaim::Own(*kind))
-        };
-        let others: Vec<&str> = sources.iter().enumerate().filter(is_other).map(|(_, s)| s.name()).collect();
+        let claims = |source: &dyn CounterSource| source.counts().contains(&CounterClaim::Own(*kind));
+        let others = sources.iter().enumerate().filter(|(i, source)| i != owner && claims(&***source));
+        let others: Vec<&str> = others.map(|(_, source)| source.name()).collect();
         if !others.is_empty() {
             lines.push(format!("{kind} are those of {}, not those of {}", sources[*owner].name(), others.join(", ")));
         }
