@@ -78,6 +78,18 @@ pub struct Journal {
 }
 
 impl Journal {
+    /// Of the text of a file, whose groups' names begin with `prefix`.
+    ///
+    /// # Errors
+    /// Why it cannot be trusted.
+    pub fn parse(text: &[u8], prefix: &str) -> Result<Journal, String> {
+        let journal: Journal = serde_json::from_slice(text).map_err(|e| e.to_string())?;
+        match journal.flaw(prefix) {
+            Some(why) => Err(why),
+            None => Ok(journal),
+        }
+    }
+
     /// Whether nothing needs to be put back.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -181,12 +193,7 @@ impl StateFolder {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Journal::default()),
             Err(e) => return Err(DaemonError::file("reading", &path, e)),
         };
-        let wrong = |why: String| DaemonError::Journal { path: path.display().to_string(), why };
-        let journal: Journal = serde_json::from_slice(&text).map_err(|e| wrong(e.to_string()))?;
-        match journal.flaw(prefix) {
-            Some(why) => Err(wrong(why)),
-            None => Ok(journal),
-        }
+        Journal::parse(&text, prefix).map_err(|why| DaemonError::Journal { path: path.display().to_string(), why })
     }
 
     /// Writes a journal: on the disk when this returns. An empty one is removed.

@@ -5,6 +5,7 @@ mod faults;
 mod made;
 mod process;
 mod processes;
+mod seeds;
 mod simulate;
 mod survey;
 mod unit;
