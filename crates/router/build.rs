@@ -9,6 +9,7 @@ fn main() {
         "fragment.h",
         "inspect.h",
         "program.h",
+        "gather.h",
         "router.cu",
         "twin.c",
     ] {

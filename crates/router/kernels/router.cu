@@ -1,4 +1,4 @@
-/* The router's kernels: one that stays, and one a batch.
+/* The router's kernels: one that stays, and one a batch, of packets or of what was gathered of them.
  *
  * persistent: warp 0 dispatches, all others work. The dispatcher polls the task FIFO in host memory, 64 words at a time, and
  * publishes what it finds in a ring in device memory, so that a thousand waiting warps do not poll over PCIe. A worker draws
@@ -12,6 +12,7 @@
  *
  * Left out: several queues, preemption, more than one device. Source: Zhu, Deng, Chen, DAC 2011, section 3.2 (task FIFO,
  * delay commit queue), built on a persistent kernel in place of hardware. */
+#include "gather.h"
 #include "program.h"
 
 #ifdef __CUDACC__
@@ -218,5 +219,14 @@ PERSISTENT(persistent_any, 1)
     }
 BATCH(batch, process_headers)
 BATCH(batch_any, process_any)
+
+/* What was gathered, one a thread, by one function of headers. */
+extern "C" __global__ void batch_gathered(const __grid_constant__ Program program, const __grid_constant__ Gathered packets) {
+    uint32_t place = blockIdx.x * blockDim.x + threadIdx.x;
+    if (place < packets.count_v4 + packets.count_v6) {
+        Lane self = LANE_OF(place);
+        process_gathered(&self, &program.member[0], &packets, place);
+    }
+}
 
 #endif

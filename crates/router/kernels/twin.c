@@ -18,6 +18,15 @@ void wirespeed_router_batch(const Program *program, const Packets *packets, uint
     }
 }
 
+/* What was gathered, one after the other. */
+void wirespeed_router_gathered(const Program *program, const Gathered *packets) {
+    for (uint32_t i = 0; i < packets->count_v4 + packets->count_v6; i++) {
+        Trace *trace = 0;
+        Lane self = LANE_OF(i);
+        process_gathered(&self, &program->member[0], packets, i);
+    }
+}
+
 /* Sizes and places of what crosses the border, for the test that compares them with the other side's. */
 uint32_t wirespeed_router_layout(uint32_t which) {
     switch (which) {
@@ -44,6 +53,14 @@ uint32_t wirespeed_router_layout(uint32_t which) {
         case 20: return offsetof(Function, mtu);
         case 21: return FRAME_OFFSET;
         case 22: return ENTRY_WORDS;
-        default: return 0;
+        case 23: return sizeof(Gathered);
+        case 24: return offsetof(Gathered, count_v6);
+        default:
+            /* Words of a record of each function of headers, IPv4 and IPv6, and of its result. */
+            if (which >= 100 && which < 112) {
+                uint32_t function = (which - 100) / 3, part = (which - 100) % 3;
+                return part < 2 ? record_words(function, part) : result_words(function);
+            }
+            return 0;
     }
 }

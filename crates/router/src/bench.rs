@@ -120,7 +120,7 @@ impl Default for BenchSpec {
 pub struct BenchPoint {
     /// What was done with each packet.
     pub function: String,
-    /// cpu, zero_copy, resident, batch, streams or graph.
+    /// As [`BenchMode::ALL`] names it.
     pub mode: &'static str,
     /// How tasks were committed, but for batches.
     pub commit: Option<Commit>,

@@ -242,6 +242,22 @@ pub struct Members {
     pub member: [KernelTables; MOST_MEMBERS],
 }
 
+/// What of packets was gathered: `kernels/gather.h` says which words.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct GatheredRegion {
+    /// Records of IPv4.
+    pub v4: u64,
+    /// Records of IPv6.
+    pub v6: u64,
+    /// Results, those of IPv4 first.
+    pub results: u64,
+    /// Records of IPv4.
+    pub count_v4: u32,
+    /// Records of IPv6.
+    pub count_v6: u32,
+}
+
 /// Everything the persistent kernel is given.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -332,6 +348,8 @@ mod tests {
             offset_of!(KernelTables, mtu),
             FRAME_OFFSET,
             ENTRY_WORDS,
+            size_of::<GatheredRegion>(),
+            offset_of!(GatheredRegion, count_v6),
         ];
         for (which, ours) in ours.into_iter().enumerate() {
             assert_eq!(twin_layout(which as u32) as usize, ours, "item {which}");

@@ -209,6 +209,28 @@ impl RouterProgram {
         self.lowered.iter().any(|member| matches!(member, Lowered::Inspect(..)))
     }
 
+    /// What of a packet it reads, where that alone is copied.
+    ///
+    /// # Errors
+    /// It is no function of headers alone, or sums the options of IPv4 headers.
+    pub(crate) fn gathered(&self) -> Result<GatheredFunction, RouterError> {
+        match &self.lowered[..] {
+            [Lowered::Forward(forward, hops)] if forward.tables().checksum == ChecksumCheck::Nic => {
+                Ok(GatheredFunction::Forward(hops.clone()))
+            }
+            [Lowered::Check(ChecksumCheck::Nic, ports)] => Ok(GatheredFunction::Check(*ports)),
+            [Lowered::Lookup(lookup, _)] if matches!(lookup.tables(), LookupTables::Dir24(_)) => {
+                Ok(GatheredFunction::Lookup)
+            }
+            [Lowered::Ttl(ports)] => Ok(GatheredFunction::Ttl(*ports)),
+            _ => {
+                let allowed =
+                    "gathered copies are for forward, check, lookup by DIR-24-8 and ttl alone, without checksums";
+                Err(RouterError::Setting { what: "function", came: self.name(), allowed })
+            }
+        }
+    }
+
     /// Whether packets are changed: where they are not, a copy of them need not come back.
     pub(crate) fn writes(&self) -> bool {
         self.lowered
@@ -232,6 +254,78 @@ impl RouterProgram {
             members.member[i] = lowered.place(machine)?;
         }
         Ok(members)
+    }
+}
+
+/// What of a packet one function of headers reads and writes, where that alone is copied: `kernels/gather.h`.
+#[derive(Clone, Debug)]
+pub(crate) enum GatheredFunction {
+    /// With its next hops as words.
+    Forward(Arc<[u32]>),
+    /// Ports.
+    Check(u16),
+    Lookup,
+    /// Ports.
+    Ttl(u16),
+}
+
+impl GatheredFunction {
+    /// Bytes of an IP header that must be there, of IPv4 and IPv6.
+    pub(crate) fn header_bytes(&self) -> [usize; 2] {
+        if matches!(self, GatheredFunction::Ttl(_)) { [12, 8] } else { [20, 40] }
+    }
+
+    /// Of a header the first word that is copied and how many, and whether how much follows goes before them.
+    pub(crate) fn fields(&self, is_v6: bool) -> (usize, usize, bool) {
+        match (self, is_v6) {
+            (GatheredFunction::Lookup, false) => (4, 1, false),
+            (GatheredFunction::Lookup, true) => (6, 4, false),
+            (GatheredFunction::Ttl(_), false) => (2, 1, false),
+            (GatheredFunction::Ttl(_), true) => (1, 1, false),
+            (_, false) => (0, 5, true),
+            (_, true) => (0, 10, true),
+        }
+    }
+
+    /// Words of a record.
+    pub(crate) fn record_words(&self, is_v6: bool) -> usize {
+        let (_, words, carried) = self.fields(is_v6);
+        words + usize::from(carried)
+    }
+
+    /// Words of a result.
+    pub(crate) fn result_words(&self) -> usize {
+        match self {
+            GatheredFunction::Forward(_) => 3,
+            GatheredFunction::Ttl(_) => 2,
+            _ => 1,
+        }
+    }
+
+    /// The word of a header that is written.
+    pub(crate) fn written_word(&self, is_v6: bool) -> Option<usize> {
+        matches!(self, GatheredFunction::Forward(_) | GatheredFunction::Ttl(_)).then_some(if is_v6 { 1 } else { 2 })
+    }
+
+    /// Of forwarding, the next hops: 16 bytes each, of which 12 are put onto the frame.
+    pub(crate) fn hops(&self) -> Option<&[u32]> {
+        match self {
+            GatheredFunction::Forward(hops) => Some(hops),
+            _ => None,
+        }
+    }
+
+    /// Whether it chooses the port.
+    pub(crate) fn routes(&self) -> bool {
+        matches!(self, GatheredFunction::Forward(_) | GatheredFunction::Lookup)
+    }
+
+    /// The port that a function sends by which does not route: the other one of a pair.
+    pub(crate) fn across(&self, port: u32) -> u16 {
+        match self {
+            GatheredFunction::Check(ports) | GatheredFunction::Ttl(ports) => (port as u16 ^ 1) % ports,
+            _ => 0,
+        }
     }
 }
 
@@ -410,6 +504,21 @@ pub fn verdict_of(word: u32) -> Option<Verdict> {
         2 => REASONS.get(usize::from(word as u16)).map(|&reason| Verdict::Drop(reason)),
         _ => None,
     }
+}
+
+/// The word that drops a packet for `reason`.
+pub(crate) fn drop_word(reason: DropReason) -> u32 {
+    2 << 16 | REASONS.iter().position(|&own| own == reason).unwrap_or_default() as u32
+}
+
+/// The word that forwards a packet by `port`.
+pub(crate) fn forward_word(port: u16) -> u32 {
+    1 << 16 | u32::from(port)
+}
+
+/// The port of a word that forwards.
+pub(crate) fn forwarded_port(word: u32) -> Option<u16> {
+    (word >> 16 == 1).then_some(word as u16)
 }
 
 /// Whether a kernel's word says that the packet became several.

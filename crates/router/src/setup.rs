@@ -116,6 +116,15 @@ impl TryFrom<String> for FunctionNames {
 }
 
 impl FunctionNames {
+    /// Whether there is something to gather: it is one function of headers.
+    pub(crate) fn gathers(&self, structure: Option<Structure>) -> bool {
+        match self.0[..] {
+            [FunctionName::Forward | FunctionName::Check | FunctionName::Ttl] => true,
+            [FunctionName::Lookup] => structure.unwrap_or_default() == Structure::Dir24,
+            _ => false,
+        }
+    }
+
     pub(crate) fn has(&self, one: FunctionName) -> bool {
         self.0.contains(&one)
     }

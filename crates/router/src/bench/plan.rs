@@ -21,21 +21,32 @@ pub enum BenchMode {
     Streams,
     /// A kernel a batch, copies and kernel as one graph.
     Graph,
+    /// A kernel a batch, one at a time, of which only what the function reads is copied.
+    BatchGathered,
+    /// The same, three at a time.
+    StreamsGathered,
 }
 
 impl BenchMode {
     /// Each with its name.
-    pub const ALL: [(&'static str, BenchMode); 6] = [
+    pub const ALL: [(&'static str, BenchMode); 8] = [
         ("cpu", BenchMode::Cpu),
         ("zero_copy", BenchMode::ZeroCopy),
         ("resident", BenchMode::Resident),
         ("batch", BenchMode::Batch),
         ("streams", BenchMode::Streams),
         ("graph", BenchMode::Graph),
+        ("batch_gathered", BenchMode::BatchGathered),
+        ("streams_gathered", BenchMode::StreamsGathered),
     ];
 
     pub(super) fn name(self) -> &'static str {
         Self::ALL.into_iter().find(|&(_, mode)| mode == self).map_or("", |(name, _)| name)
+    }
+
+    /// Whether only what a function reads is copied.
+    fn gathers(self) -> bool {
+        matches!(self, BenchMode::BatchGathered | BenchMode::StreamsGathered)
     }
 
     /// Whether a kernel stays.
@@ -99,9 +110,13 @@ pub(super) fn steps(spec: &BenchSpec, gpu: bool) -> Vec<BenchStep> {
         }
     }
     let mut steps = Vec::new();
-    for function in 0..=spec.further.len() {
+    for (function, names) in std::iter::once(&spec.function).chain(&spec.further).enumerate() {
+        let gathers = names.gathers(spec.structure);
         for (nth, &at) in batches.iter().enumerate() {
             for (&way, is_usual) in usual.iter().map(|way| (way, true)).chain(varied.iter().map(|way| (way, false))) {
+                if way.mode.gathers() && !gathers {
+                    continue;
+                }
                 for loads in [false, true] {
                     // What carries how much, for all functions; what settings do; delays; and then everything else.
                     let rank = match (function == 0, is_usual, nth, loads) {
@@ -143,8 +158,8 @@ mod tests {
     #[test]
     fn every_setting_comes_once_and_loads_after_the_most() {
         let steps = steps(&spec(), true);
-        // Two threads, three modes of batches, two kernels that stay with four settings each; twice for the loads.
-        assert_eq!(steps.len(), 2 * 4 * (2 + 3 + 2 * 4) * 2);
+        // Two threads, five modes of batches, two kernels that stay with four settings each; twice for the loads.
+        assert_eq!(steps.len(), 2 * 4 * (2 + 5 + 2 * 4) * 2);
         for (at, step) in steps.iter().enumerate() {
             let same =
                 |other: &&BenchStep| (other.function, other.way, other.batch) == (step.function, step.way, step.batch);

@@ -13,7 +13,7 @@ use units::{PacketId, PacketRate, Ps};
 use super::plan::{BenchMode, BenchWay};
 use super::{BenchPoint, BenchSpec, measure};
 use crate::backend::{Backend, CpuThreads};
-use crate::cuda::{BatchMode, Gpu, GpuContext, KernelBatch, PacketPlacement};
+use crate::cuda::{BatchMode, GatheredBatch, Gpu, GpuContext, KernelBatch, PacketPlacement};
 use crate::layout::SLOT_MARGIN;
 use crate::persistent::{KernelSetup, Persistent};
 use crate::program::Methods;
@@ -137,6 +137,10 @@ impl BenchBed<'_> {
             let gpu = on(PacketPlacement::Resident)?;
             Ok((Box::new(KernelBatch::new(gpu, program, mode, batch, slots, frame_bytes, deadline)?), None))
         };
+        let gathered = |lanes| -> Result<(Box<dyn Backend>, Option<u32>), RouterError> {
+            let gpu = on(PacketPlacement::Resident)?;
+            Ok((Box::new(GatheredBatch::new(gpu, program, lanes, batch, slots, frame_bytes, deadline)?), None))
+        };
         match way.mode {
             BenchMode::Cpu => {
                 Ok((Box::new(CpuThreads::new(program, way.threads as usize, slots, commit, deadline)?), None))
@@ -146,6 +150,8 @@ impl BenchBed<'_> {
             BenchMode::Batch => batches(BatchMode::Serial),
             BenchMode::Streams => batches(BatchMode::Streams),
             BenchMode::Graph => batches(BatchMode::Graph),
+            BenchMode::BatchGathered => gathered(1),
+            BenchMode::StreamsGathered => gathered(3),
         }
     }
 

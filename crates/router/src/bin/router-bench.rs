@@ -23,7 +23,7 @@ router-bench [OPTION VALUE]...
   --functions F,F    forward, check, lookup, ttl, classify, inspect, fragment; a chain has + between (forward,ttl,lookup,inspect)
   --table FILE       a prefix table (a made one)
   --capture FILE     use its packets (made ones)
-  --modes M,M        cpu, zero_copy, resident, batch, streams, graph (all)
+  --modes M,M        cpu, zero_copy, resident, batch, streams, graph, batch_gathered, streams_gathered (all)
   --commits C,C      of kernels that stay: device, host, unordered (all)
   --mcw N,N          warps a core of kernels that stay; max is as many as fit (max,1,2,4,8,16,32)
   --batches N,N      powers of two (32 to 8192)

@@ -132,6 +132,8 @@ pub struct GpuContext {
     module: Handle,
     /// For one function of headers, and for any program.
     kernels: [Kernels; 2],
+    /// The one for what was gathered.
+    pub(super) gathered: Handle,
     offer: Offer,
 }
 
@@ -215,7 +217,7 @@ impl GpuContext {
         driver.check("cuDevicePrimaryCtxRetain", unsafe { (driver.call.context_retain)(&mut context, device) })?;
         let null = ptr::null_mut();
         let kernels = [Kernels { persistent: null, batch: null, warps_per_core: 0 }; 2];
-        let mut gpu = GpuContext { driver, device, context, module: null, kernels, offer };
+        let mut gpu = GpuContext { driver, device, context, module: null, kernels, gathered: null, offer };
         gpu.current()?;
         let text = CString::new(PTX).map_err(|_| RouterError::Driver {
             call: "cuModuleLoadData",
@@ -227,6 +229,7 @@ impl GpuContext {
         let status = unsafe { (gpu.driver.call.module_load)(&mut gpu.module, text.as_ptr().cast()) };
         gpu.driver.check("cuModuleLoadData", status)?;
         gpu.kernels = [gpu.load(c"persistent", c"batch")?, gpu.load(c"persistent_any", c"batch_any")?];
+        gpu.gathered = gpu.function(c"batch_gathered")?;
         [gpu.offer.warps_per_core, gpu.offer.warps_per_core_any] = gpu.kernels.map(|kernels| kernels.warps_per_core);
         Ok(Arc::new(gpu))
     }

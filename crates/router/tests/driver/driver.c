@@ -30,9 +30,10 @@ typedef struct {
     const void *from;
     void *to;
     size_t bytes;
-    int kind; /* 1 to the device, 2 to the host, 3 a batch */
+    int kind; /* 1 to the device, 2 to the host, 3 a batch, 4 what was gathered */
     Program program;
     Packets packets;
+    Gathered gathered;
     uint32_t first, count, any;
 } Step;
 
@@ -42,8 +43,8 @@ typedef struct {
 } Graph;
 
 static Graph *capturing;
-static int functions[4], context, module;
-static const char *const names[4] = {"persistent", "batch", "persistent_any", "batch_any"};
+static int functions[5], context, module;
+static const char *const names[5] = {"persistent", "batch", "persistent_any", "batch_any", "batch_gathered"};
 static size_t allocated;
 
 Status cuInit(unsigned flags) {
@@ -96,7 +97,7 @@ Status cuModuleLoadData(Handle *out, const void *image) {
 Status cuModuleUnload(Handle it) { return it == &module ? 0 : 400; }
 Status cuModuleGetFunction(Handle *out, Handle it, const char *name) {
     if (it != &module) return 400;
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         if (!strcmp(name, names[i])) return *out = &functions[i], 0;
     return 500;
 }
@@ -144,6 +145,7 @@ static void run(const Step *step) {
     if (step->kind == 1) memcpy((void *)step->address, step->from, step->bytes);
     if (step->kind == 2) memcpy(step->to, (void *)step->address, step->bytes);
     if (step->kind == 3) wirespeed_router_batch(&step->program, &step->packets, step->first, step->count, step->any, NULL);
+    if (step->kind == 4) wirespeed_router_gathered(&step->program, &step->gathered);
 }
 static Status give(const Step *step) {
     if (!capturing) return run(step), 0;
@@ -165,6 +167,10 @@ Status cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, Handle stream
 Status cuLaunchKernel(Handle function, unsigned bx, unsigned by, unsigned bz, unsigned tx, unsigned ty, unsigned tz,
                       unsigned shared, Handle it, void **arguments, void **extra) {
     (void)by, (void)bz, (void)ty, (void)tz, (void)shared, (void)extra;
+    if (function == &functions[4]) {
+        Step step = {.kind = 4, .program = *(Program *)arguments[0], .gathered = *(Gathered *)arguments[1]};
+        return bx * tx < step.gathered.count_v4 + step.gathered.count_v6 ? 1 : give(&step);
+    }
     if (function != &functions[1] && function != &functions[3]) return 400;
     Step step = {.kind = 3, .any = function == &functions[3], .program = *(Program *)arguments[0], .packets = *(Packets *)arguments[1],
                  .first = *(uint32_t *)arguments[2], .count = *(uint32_t *)arguments[3]};

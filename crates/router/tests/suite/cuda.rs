@@ -8,12 +8,16 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use functions::inspect::Method;
-use functions::{Forward, ForwardSpec, NextHop};
+use functions::lookup::Structure;
+use functions::{ChecksumCheck, Forward, ForwardSpec, Lookup, NextHop, PacketFunction};
+use packet::{Packet, Prefix};
+use probe::Null;
 use router::bench::{BenchMode, BenchPoint, BenchSpec, bench, bench_past};
-use router::cuda::{BatchMode, Gpu, GpuSpec, KernelBatch, PTX, PacketPlacement};
+use router::cuda::{BatchMode, GatheredBatch, Gpu, GpuSpec, KernelBatch, PTX, PacketPlacement};
 use router::persistent::KernelSetup;
 use router::setup::{Choice, FunctionNames, GpuMode, RouterSpec};
 use router::{Backend, Commit, Persistent, RouteOptions, RouterError, RouterProgram, route};
+use units::{PacketId, PortId, Ps};
 
 use crate::made::{Kept, Made, expected};
 
@@ -97,6 +101,69 @@ fn batches_route_in_order_one_at_a_time_in_streams_and_as_graphs() {
                 KernelBatch::new(Gpu::open(&spec).unwrap(), &program, mode, batch, 2048, 256, DEADLINE).unwrap();
             check(&format!("{mode:?} of {batch}"), &mut backend, 10_007, batch);
         }
+    }
+}
+
+#[test]
+fn gathered_batches_give_the_same_packets_one_at_a_time_and_in_streams() {
+    for lanes in [1, 3] {
+        for batch in [32, 256] {
+            let gpu = Gpu::open(&spec("SOUND", PacketPlacement::default())).unwrap();
+            let program = RouterProgram::forward(forward());
+            let mut backend = GatheredBatch::new(gpu, &program, lanes, batch, 2048, 256, DEADLINE).unwrap();
+            check(&format!("{lanes} lanes of {batch}"), &mut backend, 10_007, batch);
+        }
+    }
+}
+
+#[test]
+fn gathered_verdicts_and_bytes_are_those_of_the_threads_for_every_function_of_headers() {
+    let hops = |routes: &[&str]| {
+        let routes = routes.iter().map(|prefix| prefix.parse().unwrap()).collect::<Vec<Prefix>>();
+        (0u16..).zip(routes).map(|(i, prefix)| (prefix, NextHop::from(i))).collect::<Vec<_>>().into_iter()
+    };
+    let routes = ["10.0.0.0/8", "10.1.2.128/25", "2001:db8::/32", "2001:db8:0:1::/64", "2001:db8::5/128"];
+    let programs = [
+        RouterProgram::forward(Forward::new(hops(&routes), 3, &ForwardSpec::default()).unwrap()),
+        RouterProgram::check(ChecksumCheck::Nic, 5),
+        RouterProgram::lookup(Lookup::new(hops(&routes), 3, Structure::Dir24).unwrap(), 3),
+        RouterProgram::ttl(5),
+    ];
+    let packets: Vec<_> = (0..4096).map(odd_packet).collect();
+    for program in programs {
+        let (mut expected, mut verdicts) = (packets.clone(), Vec::new());
+        program.function().clone().process_burst(Ps::ZERO, &mut expected, &mut Null, &mut verdicts);
+        let gpu = Gpu::open(&spec("SOUND", PacketPlacement::default())).unwrap();
+        let mut backend = GatheredBatch::new(gpu, &program, 3, 256, 4096, 256, DEADLINE).unwrap();
+        let (mut posted, mut committed, mut out) = (0, 0, Vec::new());
+        (0..).zip(&packets).for_each(|(number, packet)| backend.put(number, &mut packet.clone()));
+        while committed < 4096 {
+            let task = backend.fit(posted, 4096 - posted);
+            if task > 0 && backend.post(posted, task as u32).unwrap() {
+                posted += task;
+            }
+            backend.poll(&mut out).unwrap();
+            committed += out.drain(..).map(|done| u64::from(done.count)).sum::<u64>();
+        }
+        let mut kinds = std::collections::BTreeSet::new();
+        for ((number, packet), verdict) in (0..).zip(&expected).zip(verdicts) {
+            let mut came = Packet::default();
+            assert_eq!(backend.take(number, &mut came).unwrap(), verdict, "{}: packet {number}", program.name());
+            assert!(came.data == packet.data, "{}: bytes of packet {number}", program.name());
+            kinds.insert(format!("{verdict:?}"));
+        }
+        assert!(kinds.len() > 3, "{}: {kinds:?}", program.name());
+        backend.stop().unwrap();
+    }
+}
+
+#[test]
+fn what_has_nothing_to_gather_is_refused() {
+    let chain = RouterProgram::chain(vec![RouterProgram::ttl(1), RouterProgram::ttl(1)]).unwrap();
+    for program in [chain, RouterProgram::check(ChecksumCheck::Software, 1)] {
+        let gpu = Gpu::open(&spec("SOUND", PacketPlacement::default())).unwrap();
+        let error = GatheredBatch::new(gpu, &program, 1, 32, 1024, 256, DEADLINE).err().unwrap().to_string();
+        assert!(error.contains("gathered copies are for forward, check"), "{error}");
     }
 }
 
@@ -318,7 +385,7 @@ fn a_benchmark_has_every_mode_at_every_batch_and_finds_every_verdict_right() {
     });
     let done = done.unwrap();
     assert_eq!((done.gpu.as_deref(), done.points), (Some("made GPU"), points.len()));
-    let modes = ["cpu", "zero_copy", "resident", "batch", "streams", "graph"];
+    let modes = BenchMode::ALL.map(|(name, _)| name);
     // All of the larger batch first: it is the one in the middle.
     let at = |batch| modes.iter().map(move |&mode| (mode, batch));
     let expected = at(256).chain(at(32)).chain(at(256)).chain(at(32));
@@ -390,8 +457,14 @@ fn a_benchmark_ends_in_its_time_and_says_so() {
 
 #[test]
 fn the_shipped_kernels_have_both_entries_and_no_single_byte_loads() {
-    for entry in [".entry persistent(", ".entry batch(", ".entry persistent_any(", ".entry batch_any(", ".version 8.0"]
-    {
+    for entry in [
+        ".entry persistent(",
+        ".entry batch(",
+        ".entry persistent_any(",
+        ".entry batch_any(",
+        ".entry batch_gathered(",
+        ".version 8.0",
+    ] {
         assert!(PTX.contains(entry), "{entry}");
     }
     for width in ["u8", "s8", "b8"] {
@@ -399,4 +472,31 @@ fn the_shipped_kernels_have_both_entries_and_no_single_byte_loads() {
         assert_eq!(bytes, 0, "single-byte accesses of global memory");
     }
     assert!(!PTX.contains(".local"), "local memory: registers were indexed by a variable");
+}
+
+/// Packet `number` of all kinds: IPv4 and IPv6 with and without a tag, whole and cut short, and what is neither.
+fn odd_packet(number: u64) -> Packet {
+    let mut frame = crate::made::packet(number).data.clone();
+    let n = number / 8;
+    if matches!(number % 8, 3 | 7) {
+        let destination = [[0x20, 1, 0xd, 0xb8, 0, 0, 0, n as u8 & 1], [0x20, 2, 0, 0, 0, 0, 0, 0], [0xff; 8], [0; 8]];
+        frame.truncate(12);
+        frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 8 + 40 * (n % 9 == 8) as u8, 17, [64, 1, 0, 2][n as usize % 4]]);
+        frame.extend([0x20, 1, 0xd, 0xb8, 9, 9, 9, 9, 0, 0, 0, 0, 0, 0, 0, 1]);
+        frame.extend(destination[n as usize % 7 % 4]);
+        frame.extend([0, 0, 0, 0, 0, 0, 0, 5 + (n % 3) as u8]);
+        frame.extend([0x55; 8]);
+    }
+    match number % 8 {
+        // A tag.
+        4 | 7 => drop(frame.splice(12..12, [0x81, 0, 0, 7])),
+        // Another version than the EtherType's, a header that is too short, a packet that is longer than its frame.
+        2 => frame[14] = [0x45, 0x65, 0x42, 0x46][n as usize % 4],
+        5 => frame.truncate(14 + n as usize % 24),
+        6 => frame[12..14].copy_from_slice(&[8, [0, 6][n as usize % 2]]),
+        _ => {}
+    }
+    let mut packet = Packet { id: PacketId(number), port: PortId((n % 3) as u16), ..Packet::default() };
+    packet.set_frame(&frame, frame.len() as u32);
+    packet
 }

@@ -48,7 +48,7 @@ class Options(Function):
         typer.Option(
             "--modes",
             metavar="M,M",
-            help="cpu, zero-copy, resident, batch, streams, graph.",
+            help="cpu, zero-copy, resident, batch, streams, graph, batch-gathered, streams-gathered.",
             show_default="all",
         ),
     ] = None
