@@ -16,7 +16,7 @@
 //! that takes over.
 //!
 //! Left out: concurrent readers during an update (DPDK publishes an entry atomically); here an
-//! update has exclusive access.
+//! update has exclusive access. Where a copy of the tables has readers, [`Dir24::follow`] has each update tell what it writes.
 //!
 //! **Source**: P. Gupta, S. Lin, N. McKeown, "Routing Lookups in Hardware at Memory Access Speeds",
 //! IEEE INFOCOM 1998, section 2 (DIR-24-8-BASIC). The chain of tbl8 groups for IPv6 is that of
@@ -51,8 +51,24 @@ pub struct RoutePlace {
     pub entry: u8,
 }
 
+/// Equal entries that an update has written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntryRun {
+    /// Whether they are of tbl8.
+    pub is_tbl8: bool,
+    /// Whether they are a group of tbl8 that no entry led to before: it is linked after.
+    pub is_fresh: bool,
+    /// The first one's place.
+    pub first: usize,
+    /// How many.
+    pub count: usize,
+    /// Each of them.
+    pub entry: u32,
+}
+
 const TBL24_ENTRIES: usize = 1 << 24;
-const GROUP_ENTRIES: usize = 256;
+/// Entries of a group of tbl8.
+pub const GROUP_ENTRIES: usize = 256;
 /// Levels of the longest address: 24 bits, then 13 times 8.
 const MAX_LEVELS: usize = 14;
 
@@ -213,14 +229,18 @@ pub struct Dir24<A, E> {
     tbl8: PagedArray<E>,
     /// Groups given back.
     free: Vec<u32>,
+    /// Groups given back that a reader of a copy may still be in.
+    resting: Vec<u32>,
     /// Groups from this on were never used.
     unused: usize,
+    /// What was written since it was last asked, if somebody follows.
+    written: Option<Vec<EntryRun>>,
     rib: BTreeMap<(A, u8), NextHop>,
 }
 
 impl<A, E> Debug for Dir24<A, E> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let used = self.unused - self.free.len();
+        let used = self.unused - self.free.len() - self.resting.len();
         f.debug_struct("Dir24").field("routes", &self.rib.len()).field("groups", &used).finish_non_exhaustive()
     }
 }
@@ -248,7 +268,9 @@ impl<A: IpAddress, E: FibEntry> Dir24<A, E> {
             tbl24: PagedArray::zeroed(TBL24_ENTRIES, spec.pages, "tbl24")?,
             tbl8: PagedArray::zeroed(capacity * GROUP_ENTRIES, spec.pages, A::TBL8)?,
             free: Vec::new(),
+            resting: Vec::new(),
             unused: 0,
+            written: None,
             rib: BTreeMap::new(),
         };
         // Shorter prefixes first: each write then overwrites exactly what it is more specific than.
@@ -276,7 +298,7 @@ impl<A: IpAddress, E: FibEntry> Dir24<A, E> {
         Self::check_next_hop(next_hop)?;
         let needed = self.groups_to_open(addr, len);
         let capacity = self.group_capacity();
-        let used = self.groups();
+        let used = self.groups() + self.resting.len();
         if used + needed > capacity {
             return Err(FunctionError::GroupsFull {
                 table: A::TBL8,
@@ -327,7 +349,30 @@ impl<A: IpAddress, E: FibEntry> Dir24<A, E> {
 
     /// Groups of tbl8 in use.
     pub fn groups(&self) -> usize {
-        self.unused - self.free.len()
+        self.unused - self.free.len() - self.resting.len()
+    }
+
+    /// From now on [`Dir24::written`] tells what updates write, and groups that are given back rest until
+    /// [`Dir24::end_rest`].
+    pub fn follow(&mut self) {
+        self.written.get_or_insert_default();
+    }
+
+    /// What was written since it was last asked, in the order in which readers of a copy may see it.
+    pub fn written(&mut self) -> Vec<EntryRun> {
+        self.written.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Nobody is left in a group that was given back: they may be used again. How many.
+    pub fn end_rest(&mut self) -> usize {
+        let rested = self.resting.len();
+        self.free.append(&mut self.resting);
+        rested
+    }
+
+    /// Whether a group was given back that may not be used again.
+    pub fn rests(&self) -> bool {
+        !self.resting.is_empty()
     }
 
     /// Groups of tbl8 that are reserved.
@@ -425,8 +470,13 @@ impl<A: IpAddress, E: FibEntry> Dir24<A, E> {
         Ok(())
     }
 
-    fn table_mut(&mut self, level: usize) -> &mut [E] {
-        if level == 0 { self.tbl24.as_mut_slice() } else { self.tbl8.as_mut_slice() }
+    /// Writes equal entries.
+    fn put(&mut self, is_tbl8: bool, is_fresh: bool, first: usize, count: usize, entry: E) {
+        let table = if is_tbl8 { &mut self.tbl8 } else { &mut self.tbl24 };
+        table.as_mut_slice()[first..first + count].fill(entry);
+        if let Some(written) = &mut self.written {
+            written.push(EntryRun { is_tbl8, is_fresh, first, count, entry: entry.bits() });
+        }
     }
 
     fn entry_at(&self, level: usize, at: usize) -> E {
@@ -456,9 +506,9 @@ impl<A: IpAddress, E: FibEntry> Dir24<A, E> {
             if !entry.is_group() {
                 let group = self.free.pop().map_or(self.unused, |group| group as usize);
                 self.unused = self.unused.max(group + 1);
-                self.tbl8.as_mut_slice()[group * GROUP_ENTRIES..][..GROUP_ENTRIES].fill(entry);
+                self.put(true, true, group * GROUP_ENTRIES, GROUP_ENTRIES, entry);
                 entry = E::from_bits(E::GROUP | group as u32);
-                self.table_mut(level)[at] = entry;
+                self.put(level > 0, false, at, 1, entry);
             }
             level += 1;
             at = Self::tbl8_index(entry, addr, level);
@@ -484,8 +534,8 @@ impl<A: IpAddress, E: FibEntry> Dir24<A, E> {
             }
             let group = self.entry_at(level, way[level]).group();
             let below = self.tbl8.as_slice()[group * GROUP_ENTRIES];
-            self.table_mut(level)[way[level]] = below;
-            self.free.push(group as u32);
+            self.put(level > 0, false, way[level], 1, below);
+            if self.written.is_some() { self.resting.push(group as u32) } else { self.free.push(group as u32) }
         }
     }
 
@@ -524,7 +574,7 @@ impl<A: IpAddress, E: FibEntry> Dir24<A, E> {
             self.fill_below(level, end, from.max(to.network(bits)), to, entry);
         }
         if first < end {
-            self.table_mut(level)[first..end].fill(entry);
+            self.put(level > 0, false, first, end - first, entry);
         }
     }
 
@@ -782,6 +832,41 @@ mod tests {
         assert_eq!(table.lookup(7), Some(max));
         let wide = Dir24_8::<u32>::new([(0, 0, NextHop::new(NextHop::MAX).unwrap())], Dir24Spec::default()).unwrap();
         assert_eq!(wide.lookup(7).map(NextHop::id), Some(NextHop::MAX));
+    }
+
+    #[test]
+    fn a_copy_that_follows_has_the_same_entries_and_no_group_is_used_again_before_its_rest_ends() {
+        let hop = NextHop::from;
+        let routes = [(0x0a00_0000, 8, hop(1)), (0x0a01_0280, 25, hop(2))];
+        let spec = Dir24Spec { groups: Some(4), pages: Pages::Huge };
+        let mut table = Dir24_8::<u32>::new(routes, spec).unwrap();
+        let mut copy = [table.entries().0.to_vec(), table.entries().1.to_vec()];
+        table.follow();
+        let mut follow = |table: &mut Dir24_8<u32>| {
+            let written = table.written();
+            for run in &written {
+                copy[usize::from(run.is_tbl8)][run.first..run.first + run.count].fill(run.entry);
+            }
+            assert!(copy[0] == table.entries().0 && copy[1] == table.entries().1);
+            written
+        };
+        table.add(0x0a02_0380, 26, hop(3)).unwrap();
+        let written = follow(&mut table);
+        // The group, the entry that leads to it, and the route's own entries: in this order.
+        let seen: Vec<_> = written.iter().map(|run| (run.is_tbl8, run.is_fresh, run.count)).collect();
+        assert_eq!(seen, [(true, true, 256), (false, false, 1), (true, false, 64)]);
+        table.add(0x0a00_0000, 9, hop(4)).unwrap();
+        table.remove(0x0a01_0280, 25).unwrap();
+        follow(&mut table);
+        assert_eq!((table.groups(), table.rests()), (1, true));
+        // Of four groups one is used and one rests: two are left.
+        table.add(1, 32, hop(5)).unwrap();
+        table.add(1 << 24, 32, hop(5)).unwrap();
+        assert!(table.add(2 << 24, 32, hop(5)).is_err());
+        assert_eq!(table.end_rest(), 1);
+        table.add(2 << 24, 32, hop(5)).unwrap();
+        follow(&mut table);
+        assert_eq!(table.lookup(0x0a01_0290), Some(hop(4)));
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod route;
 mod table;
 
 pub(crate) use dir24::prefetch;
-pub use dir24::{Dir24, Dir24_8, Dir24Spec, FibEntry, IpAddress, Lpm6, RoutePlace};
+pub use dir24::{Dir24, Dir24_8, Dir24Spec, EntryRun, FibEntry, GROUP_ENTRIES, IpAddress, Lpm6, RoutePlace};
 pub use naive::Naive;
 pub use poptrie::{Poptrie, PoptrieNode};
 pub use route::{Lookup, LookupTables, Structure};

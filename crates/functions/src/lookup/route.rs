@@ -156,6 +156,30 @@ impl Lookup {
         })
     }
 
+    /// The same routes in tables that nobody shares.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn unshared(&self) -> Result<Lookup, FunctionError> {
+        let fib = match &*self.fib {
+            Fib::Dir24(v4, v6) => Fib::Dir24(
+                Dir24_8::new(v4.routes(), Dir24Spec::default())?,
+                Lpm6::new(v6.routes(), Dir24Spec::default())?,
+            ),
+            Fib::Poptrie(v4, v6) => Fib::Poptrie(Poptrie::new(v4.routes())?, Poptrie::new(v6.routes())?),
+        };
+        Ok(Lookup { fib: Arc::new(fib), ports: self.ports })
+    }
+
+    /// The tables of DIR-24-8, for whoever keeps a copy of them that has readers; [`None`] while a clone shares them, and of
+    /// another structure.
+    pub fn dir24_mut(&mut self) -> Option<(&mut Dir24_8<u32>, &mut Lpm6)> {
+        match Arc::get_mut(&mut self.fib)? {
+            Fib::Dir24(v4, v6) => Some((v4, v6)),
+            Fib::Poptrie(..) => None,
+        }
+    }
+
     /// The tables as they lie in memory.
     pub fn tables(&self) -> LookupTables<'_> {
         match &*self.fib {
