@@ -25,15 +25,24 @@ typedef struct {
 
 /* The quad at `at` of the slot, of which the bytes `from` to `to` of the slot are wanted. */
 FUNCTION Quad packet_quad(const Lane *lane, const uint8_t *slot, uint32_t at, uint32_t from, uint32_t to) {
-    (void)lane, (void)from, (void)to;
+    (void)from, (void)to;
     TOUCH(lane, REGION_PACKET, (at > from ? at : from) - FRAME_OFFSET,
           (uint16_t)((at + 16 < to ? at + 16 : to) - (at > from ? at : from)), ACCESS_LOAD);
+    if (lane->has_early && at == EARLY_AT) return lane->early[0];
+    if (lane->has_early && at == EARLY_AT + 16) return lane->early[1];
     return load_quad(slot + at);
 }
 
+/* Word `place` of a quad, never indexed by a variable: that would go to local memory. */
+FUNCTION uint32_t word_of(const Quad *quad, uint32_t place) {
+    uint32_t low = place & 1 ? quad->word[1] : quad->word[0], high = place & 1 ? quad->word[3] : quad->word[2];
+    return place & 2 ? high : low;
+}
+
 FUNCTION uint32_t packet_word(const Lane *lane, const uint8_t *slot, uint32_t at) {
-    (void)lane;
     TOUCH(lane, REGION_PACKET, at - FRAME_OFFSET, 4, ACCESS_LOAD);
+    if (lane->has_early && (at & ~15u) == EARLY_AT) return word_of(&lane->early[0], at / 4 & 3);
+    if (lane->has_early && (at & ~15u) == EARLY_AT + 16) return word_of(&lane->early[1], at / 4 & 3);
     return *(const uint32_t *)(slot + at);
 }
 
@@ -133,7 +142,7 @@ FUNCTION uint32_t entry_v4(const Lane *lane, const Function *program, uint16_t r
         uint32_t entry = ((const uint16_t *)table)[at];
         return (entry & 0x8000) << 16 | (entry & 0x7fff);
     }
-    return ((const uint32_t *)table)[at];
+    return load_entry((const uint32_t *)table + at);
 }
 
 /* The next hop's number plus 1, or 0. */
@@ -150,7 +159,7 @@ FUNCTION uint32_t look_up_v4(const Lane *lane, const Function *program, uint32_t
 FUNCTION uint32_t look_up_v6(const Lane *lane, const Function *program, const Header *header) {
     uint32_t first = swap32(header->word[6]);
     TOUCH(lane, REGION_TBL24_V6, (uint64_t)(first >> 8) * 4, 4, ACCESS_LOAD);
-    uint32_t entry = program->tbl24_v6[first >> 8];
+    uint32_t entry = load_entry(program->tbl24_v6 + (first >> 8));
     /* The 104 bits after the first 24, to be taken from the top, 8 a level. */
     uint64_t high = (uint64_t)(first & 255) << 56 | (uint64_t)swap32(header->word[7]) << 24 | swap32(header->word[8]) >> 8;
     uint64_t low = (uint64_t)(swap32(header->word[8]) & 255) << 56 | (uint64_t)swap32(header->word[9]) << 24;
@@ -158,7 +167,7 @@ FUNCTION uint32_t look_up_v6(const Lane *lane, const Function *program, const He
         uint64_t at = (uint64_t)(entry & 0x7fffffff) * 256 + (high >> 56);
         if (at >= program->tbl8_v6_entries) return 0;
         TOUCH(lane, REGION_TBL8_V6, at * 4, 4, ACCESS_LOAD);
-        entry = program->tbl8_v6[at];
+        entry = load_entry(program->tbl8_v6 + at);
         high = high << 8 | low >> 56;
         low <<= 8;
     }

@@ -52,6 +52,9 @@ FUNCTION Pair glance_pair(const uint64_t *at) {
 FUNCTION void store_system(uint64_t *at, uint64_t value) {
     asm volatile("st.release.sys.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
 }
+FUNCTION void note_system(uint64_t *at, uint64_t value) {
+    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+}
 FUNCTION uint64_t load_device(const uint64_t *at) {
     uint64_t value;
     asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(at) : "memory");
@@ -98,6 +101,11 @@ FUNCTION uint64_t now_ns(void) {
     asm volatile("mov.u64 %0, %globaltimer;" : "=l"(time));
     return time;
 }
+FUNCTION uint64_t shader_core(void) {
+    uint32_t core;
+    asm volatile("mov.u32 %0, %smid;" : "=r"(core));
+    return core;
+}
 FUNCTION void pause_ns(uint32_t ns) { __nanosleep(ns); }
 FUNCTION void warp_sync(void) { __syncwarp(); }
 /* The value that lane 0 has, in every lane; and of a value that each lane has for itself. */
@@ -115,6 +123,13 @@ FUNCTION Quad load_quad(const void *at) {
 }
 FUNCTION void store_quad(void *at, Quad quad) {
     *(uint4 *)at = make_uint4(quad.word[0], quad.word[1], quad.word[2], quad.word[3]);
+}
+/* An entry of a table that may be written meanwhile: it is loaded once, the old one or the new one. That of 4 aligned bytes none is
+ * mixed PTX promises of relaxed loads, which pass the L1 by; of this one it is assumed. */
+FUNCTION uint32_t load_entry(const uint32_t *at) {
+    uint32_t entry;
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(entry) : "l"(at));
+    return entry;
 }
 FUNCTION uint32_t swap32(uint32_t value) { return __byte_perm(value, 0, 0x0123); }
 FUNCTION uint32_t ones(uint64_t value) { return (uint32_t)__popcll(value); }
@@ -143,6 +158,7 @@ FUNCTION Pair glance_pair(const uint64_t *at) {
     Pair pair = {__atomic_load_n(at, __ATOMIC_RELAXED), __atomic_load_n(at + 1, __ATOMIC_RELAXED)};
     return pair;
 }
+FUNCTION void note_system(uint64_t *at, uint64_t value) { __atomic_store_n(at, value, __ATOMIC_RELAXED); }
 FUNCTION void store_system(uint64_t *at, uint64_t value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
 FUNCTION uint64_t load_device(const uint64_t *at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
 FUNCTION void store_device(uint64_t *at, uint64_t value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
@@ -173,6 +189,7 @@ FUNCTION void pause_ns(uint32_t ns) {
     else
         nanosleep(&time, 0);
 }
+FUNCTION uint64_t shader_core(void) { return 0; }
 FUNCTION void warp_sync(void) {}
 FUNCTION uint64_t from_first(uint64_t value) { return value; }
 #define OF_FIRST(name) name[0]
@@ -188,6 +205,7 @@ FUNCTION Quad load_quad(const void *at) {
     return quad;
 }
 FUNCTION void store_quad(void *at, Quad quad) { memcpy(at, &quad, sizeof quad); }
+FUNCTION uint32_t load_entry(const uint32_t *at) { return __atomic_load_n(at, __ATOMIC_RELAXED); }
 FUNCTION uint32_t swap32(uint32_t value) { return __builtin_bswap32(value); }
 FUNCTION uint32_t ones(uint64_t value) { return (uint32_t)__builtin_popcountll(value); }
 FUNCTION uint32_t lowest(uint32_t value) { return (uint32_t)__builtin_ctz(value); }

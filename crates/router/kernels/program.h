@@ -20,10 +20,15 @@ FUNCTION Descriptor descriptor_of(const Lane *lane, const Packets *packets, uint
     return packet;
 }
 
-/* One function of headers. */
-FUNCTION uint32_t process_headers(const Lane *lane, const Program *program, const Packets *packets) {
+/* One function of headers. It reads a packet before it writes to it, so what was loaded `early` is what is there. */
+FUNCTION uint32_t process_headers(Lane *lane, const Program *program, const Packets *packets, int early) {
     uint32_t place = (uint32_t)lane->packet_idx & packets->mask, verdict, class_of;
     uint8_t *slot = packets->slots + (uint64_t)place * packets->stride;
+    if (early) {
+        lane->has_early = 1;
+        lane->early[0] = load_quad(slot + EARLY_AT);
+        lane->early[1] = load_quad(slot + EARLY_AT + 16);
+    }
     Descriptor packet = descriptor_of(lane, packets, place);
     const Function *function = &program->member[0];
     switch (function->function) {

@@ -1,6 +1,6 @@
 /* The router's kernels: one that stays, and one a batch, of packets or of what was gathered of them.
  *
- * persistent: warp 0 dispatches, all others work. The dispatcher polls the task FIFO in host memory, 64 words at a time, and
+ * persistent: warp 0 dispatches, all others work. The dispatcher polls the task FIFO in host memory, 128 words at a time, and
  * publishes what it finds in a ring in device memory, so that a thousand waiting warps do not poll over PCIe. A worker draws
  * a ticket, waits until the task of that number is there, does it with a packet a lane, and commits it.
  *
@@ -16,9 +16,9 @@
 #include "program.h"
 
 #ifdef __CUDACC__
-#define LANE_OF(number) {number}
+#define LANE_OF(number) {number, 0, {{{0}}}}
 #else
-#define LANE_OF(number) {number, trace, 0}
+#define LANE_OF(number) {number, trace, 0, 0, {{{0}}}}
 #endif
 
 FUNCTION uint64_t *task_of(const Router *router, uint64_t number) {
@@ -35,38 +35,57 @@ FUNCTION void tell_stop(const Router *router, uint64_t stop) {
     }
 }
 
+/* Where the host posts task `number`. */
+FUNCTION const uint64_t *task_word(const Router *router, uint64_t number) { return &router->fifo[number % RING_ENTRIES]; }
+
+/* Of 32 words from task `from` on, how many of the first are there. */
+#define FIND(ready, word, from)                                                                                      \
+    PER_LANE(uint32_t, missing_##word);                                                                              \
+    LANES(lane) { OF(missing_##word, lane) = word_generation(OF(word, lane)) != generation_of((from) + lane); }      \
+    BALLOT(mask_##word, missing_##word);                                                                             \
+    uint32_t ready = lanes_before(mask_##word)
+
+/* Publishes task `place` of those from `next` on, if it is one of the `ready` ones. */
+FUNCTION void hand_on(const Router *router, uint64_t next, uint32_t ready, uint32_t place, uint64_t word) {
+    uint64_t own = next + place;
+    if (place < ready) relay(task_word(router, own), word, task_of(router, own));
+}
+
 /* The first is the dispatcher. Both return why they leave. */
 FUNCTION uint32_t dispatch(const Router *router) {
-    uint64_t next = router->base, beats = 0, beat_seen = NEVER, heard = now_ns(), asked = heard;
+    uint64_t next = router->base, beats = 0, rounds = 0, beat_seen = NEVER, heard = now_ns(), asked = heard;
+    if (is_first_lane()) store_system(&router->status[STATUS_PLACE], shader_core());
     for (;;) {
-        /* Reads over PCIe, none of which waits for another: 64 words, and whether to stop. */
+        /* Reads over PCIe, none of which waits for another: 128 words, and whether to stop. */
         PER_LANE(uint64_t, word);
-        PER_LANE(uint64_t, later);
+        PER_LANE(uint64_t, second);
+        PER_LANE(uint64_t, third);
+        PER_LANE(uint64_t, fourth);
         LANES(lane) {
-            OF(word, lane) = glance_system(&router->fifo[(next + lane) % RING_ENTRIES]);
-            OF(later, lane) = glance_system(&router->fifo[(next + WARP_LANES + lane) % RING_ENTRIES]);
+            OF(word, lane) = glance_system(task_word(router, next + lane));
+            OF(second, lane) = glance_system(task_word(router, next + WARP_LANES + lane));
+            OF(third, lane) = glance_system(task_word(router, next + 2 * WARP_LANES + lane));
+            OF(fourth, lane) = glance_system(task_word(router, next + 3 * WARP_LANES + lane));
         }
         uint64_t stop = from_first(glance_system(&router->control[CONTROL_STOP]));
-        PER_LANE(uint32_t, missing);
-        PER_LANE(uint32_t, missing_later);
-        LANES(lane) {
-            OF(missing, lane) = word_generation(OF(word, lane)) != generation_of(next + lane);
-            OF(missing_later, lane) = word_generation(OF(later, lane)) != generation_of(next + WARP_LANES + lane);
-        }
-        BALLOT(mask, missing);
-        BALLOT(mask_later, missing_later);
-        uint32_t ready = lanes_before(mask);
-        if (ready == WARP_LANES) ready += lanes_before(mask_later);
+        FIND(ready, word, next);
+        FIND(ready_second, second, next + WARP_LANES);
+        FIND(ready_third, third, next + 2 * WARP_LANES);
+        FIND(ready_fourth, fourth, next + 3 * WARP_LANES);
+        if (ready == WARP_LANES) ready += ready_second;
+        if (ready == 2 * WARP_LANES) ready += ready_third;
+        if (ready == 3 * WARP_LANES) ready += ready_fourth;
         if (is_first_lane()) note_device(&router->state[STATE_BEAT], ++beats);
         if (ready) {
             relay_fence();
             LANES(lane) {
-                uint64_t own = next + lane, second = own + WARP_LANES;
-                if (lane < ready) relay(&router->fifo[own % RING_ENTRIES], OF(word, lane), task_of(router, own));
-                if (lane + WARP_LANES < ready)
-                    relay(&router->fifo[second % RING_ENTRIES], OF(later, lane), task_of(router, second));
+                hand_on(router, next, ready, lane, OF(word, lane));
+                hand_on(router, next, ready, WARP_LANES + lane, OF(second, lane));
+                hand_on(router, next, ready, 2 * WARP_LANES + lane, OF(third, lane));
+                hand_on(router, next, ready, 3 * WARP_LANES + lane, OF(fourth, lane));
             }
             next += ready;
+            if (is_first_lane()) note_system(&router->status[STATUS_ROUNDS], ++rounds);
             heard = now_ns();
             continue;
         }
@@ -107,8 +126,11 @@ FUNCTION void move_head(const Router *router) {
     /* What every lane has acquired the first one tells of. */
     warp_sync();
     if (head != before && is_first_lane()) {
+        uint64_t moves = glance_device(&state[STATE_MOVES]) + 1;
         note_device(&state[STATE_HEAD], head);
+        note_device(&state[STATE_MOVES], moves);
         store_system(&router->status[STATUS_HEAD], head);
+        note_system(&router->status[STATUS_MOVES], moves);
     }
 }
 
@@ -176,7 +198,7 @@ FUNCTION uint32_t work(const Router *router, int any, Trace *trace) {
                 Lane self = LANE_OF(word_first(word) + lane);
                 router->packets.verdicts[(uint32_t)self.packet_idx & router->packets.mask] =
                     any ? process_any(&self, &router->program, &router->packets)
-                        : process_headers(&self, &router->program, &router->packets);
+                        : process_headers(&self, &router->program, &router->packets, 1);
             }
         }
         warp_sync();
@@ -207,6 +229,11 @@ FUNCTION void leave(const Router *router, uint32_t why) {
 PERSISTENT(persistent, 0)
 PERSISTENT(persistent_any, 1)
 
+/* Nothing is loaded early: packets lie in the GPU's memory, and other warps have work while one waits. */
+FUNCTION uint32_t process_batched(Lane *lane, const Program *program, const Packets *packets) {
+    return process_headers(lane, program, packets, 0);
+}
+
 /* Packets `first` and on, one a thread. */
 #define BATCH(name, process)                                                                                        \
     extern "C" __global__ void name(const __grid_constant__ Program program, const __grid_constant__ Packets packets, \
@@ -217,7 +244,7 @@ PERSISTENT(persistent_any, 1)
             packets.verdicts[(first + place) & packets.mask] = process(&self, &program, &packets);                  \
         }                                                                                                           \
     }
-BATCH(batch, process_headers)
+BATCH(batch, process_batched)
 BATCH(batch_any, process_any)
 
 /* What was gathered, one a thread, by one function of headers. */

@@ -20,11 +20,11 @@ enum { ENTRY_TASK = 0, ENTRY_STOP = 1 };
 
 /* Where a router's counters lie in device memory, 16 words apart: a line of 128 bytes each. */
 enum { STATE_TICKET = 0, STATE_HEAD = 16, STATE_LOCK = 32, STATE_DONE = 48, STATE_BEAT = 64, STATE_EXITED = 80,
-       STATE_REASON = 96, STATE_WORDS = 112 };
+       STATE_REASON = 96, STATE_MOVES = 17, STATE_WORDS = 112 };
 /* What the host tells: tasks after which to stop (all ones: go on), a count that grows while it is alive. */
 enum { CONTROL_STOP = 0, CONTROL_BEAT = 16, CONTROL_WORDS = 32 };
-/* What the device tells: committed warps, and why it has left, once it has. */
-enum { STATUS_HEAD = 0, STATUS_LEFT = 16, STATUS_WORDS = 32 };
+/* What the device tells: committed warps, why it has left, once it has, and which shader core dispatches. */
+enum { STATUS_HEAD = 0, STATUS_LEFT = 16, STATUS_PLACE = 17, STATUS_ROUNDS = 18, STATUS_MOVES = 32, STATUS_WORDS = 48 };
 
 #define NEVER (~0ull)
 
@@ -153,10 +153,18 @@ FUNCTION uint64_t make_word(uint64_t generation, uint32_t count, uint64_t first)
            (first & ((1ull << WORD_FIRST_BITS) - 1));
 }
 
+/* Where an IP header is that follows an Ethernet header without a tag: two quads, one sector. They are asked for with the descriptor,
+ * not after it: over a bus each of the two takes a microsecond. `has_early` is known when this is compiled. */
+#define EARLY_AT (FRAME_OFFSET + 14u)
+#define EARLY_FIELDS   \
+    uint32_t has_early; \
+    Quad early[2];
+
 /* References that lanes make, recorded where the host's build is asked to. On a device there is nothing to record into. */
 #ifdef __CUDACC__
 typedef struct {
     uint64_t packet_idx;
+    EARLY_FIELDS
 } Lane;
 #define TOUCH(lane, region, offset, bytes, access) ((void)0)
 #define OF_MEMBER(lane, number) ((void)0)
@@ -177,6 +185,7 @@ typedef struct {
     uint64_t packet_idx;
     Trace *trace;
     uint32_t tables; /* what is added to the numbers of tables' regions */
+    EARLY_FIELDS
 } Lane;
 FUNCTION void record(const Lane *lane, uint16_t region, uint64_t offset, uint16_t bytes, uint32_t access) {
     if (!lane->trace) return;

@@ -14,7 +14,7 @@ void wirespeed_router_batch(const Program *program, const Packets *packets, uint
     for (uint32_t i = 0; i < count; i++) {
         Lane self = LANE_OF(first + i);
         packets->verdicts[(uint32_t)self.packet_idx & packets->mask] =
-            any ? process_any(&self, program, packets) : process_headers(&self, program, packets);
+            any ? process_any(&self, program, packets) : process_headers(&self, program, packets, 0);
     }
 }
 

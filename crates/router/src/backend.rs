@@ -15,6 +15,7 @@ use units::{PacketId, Ps};
 use crate::layout::{RING_ENTRIES, Task, WARP_LANES};
 use crate::program::MemberWork;
 use crate::protocol::{Ledger, TaskRing};
+use crate::updates::{ChangesMade, RouteChange, unfit};
 use crate::{RouterError, RouterProgram};
 
 /// How tasks are committed.
@@ -101,6 +102,20 @@ pub trait Backend {
     /// The backend no longer works, or did nothing for longer than its deadline though there is something to do.
     fn poll(&mut self, out: &mut Vec<Committed>) -> Result<(), RouterError>;
 
+    /// Asks for a change of a route, which is made while packets go: [`Backend::poll`] brings it on, and [`Backend::changes`] says
+    /// how far.
+    ///
+    /// # Errors
+    /// The backend's tables do not change while it runs.
+    fn change(&mut self, _change: RouteChange) -> Result<(), RouterError> {
+        Err(unfit())
+    }
+
+    /// How many changes have come how far.
+    fn changes(&self) -> ChangesMade {
+        ChangesMade::default()
+    }
+
     /// Takes committed packet `number` out of its slot, and leaves any other packet in its place.
     ///
     /// # Errors
@@ -156,6 +171,12 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
     }
     fn poll(&mut self, out: &mut Vec<Committed>) -> Result<(), RouterError> {
         (**self).poll(out)
+    }
+    fn change(&mut self, change: RouteChange) -> Result<(), RouterError> {
+        (**self).change(change)
+    }
+    fn changes(&self) -> ChangesMade {
+        (**self).changes()
     }
     fn take(&mut self, number: u64, packet: &mut Packet) -> Result<Verdict, RouterError> {
         (**self).take(number, packet)

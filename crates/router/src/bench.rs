@@ -9,7 +9,9 @@
 //!
 //! Left out: writing packets to a sink, and the NIC's own part.
 
+mod changes;
 mod plan;
+mod repeat;
 mod run;
 mod watch;
 
@@ -23,7 +25,9 @@ use functions::lookup::Structure;
 use serde::{Deserialize, Serialize};
 use traffic::Table;
 
+pub use changes::{ChangesPoint, ChangesSpec, PORTS as CHANGES_PORTS, bench_changes, changing};
 pub use plan::BenchMode;
+pub use repeat::{COLUMNS as REPEAT_COLUMNS, RepeatSpec, bench_repeats};
 pub use watch::{BenchTimes, measure};
 
 use crate::RouterError;
@@ -70,10 +74,14 @@ pub struct BenchSpec {
     pub batches: Vec<u32>,
     /// Shares of what a mode carries at most.
     pub shares: Vec<f64>,
+    /// Further loads in millions of packets a second, where that is less than what a mode carries.
+    pub loads: Vec<f64>,
     /// Packets a point, a power of two.
     pub packets: u64,
     /// Numbers of workers of the CPU.
     pub threads: Vec<u32>,
+    /// Threads that gather for overlapped batches, of which each has one on its way.
+    pub gatherers: Vec<u32>,
     /// Whether the GPU is left out.
     pub cpu_only: bool,
     /// The GPU driver's library.
@@ -104,8 +112,10 @@ impl Default for BenchSpec {
             warps_per_core: vec![None],
             batches: (5..=13).map(|bits| 1 << bits).collect(),
             shares: vec![0.2, 0.5, 0.8, 0.95],
+            loads: Vec::new(),
             packets: 1 << 19,
             threads: vec![workers()],
+            gatherers: vec![3],
             cpu_only: false,
             driver: None,
             deadline_s: 5.0,
@@ -126,7 +136,7 @@ pub struct BenchPoint {
     pub commit: Option<Commit>,
     /// Warps a shader core, of a kernel that stays.
     pub warps_per_core: Option<u32>,
-    /// Workers of the CPU; 0 on a GPU.
+    /// Workers of the CPU, or threads that gather; 0 for other ways on a GPU.
     pub threads: u32,
     /// Packets that are waited for.
     pub batch: u32,
@@ -245,7 +255,8 @@ pub fn bench_past(
         failed,
     };
     let all = steps(spec, course.bed.gpu.is_some());
-    let planned = all.iter().map(|step| if step.loads { spec.shares.len() } else { 1 }).sum::<usize>();
+    let planned =
+        all.iter().map(|step| if step.loads { spec.shares.len() + spec.loads.len() } else { 1 }).sum::<usize>();
     for step in all {
         if !course.step(step)? {
             break;
@@ -277,6 +288,10 @@ impl BenchSpec {
         if let Some(share) = self.shares.iter().find(|share| !(share.is_finite() && **share > 0.0 && **share <= 2.0)) {
             let allowed = "must be numbers above 0, up to 2";
             return Err(RouterError::Setting { what: "shares", came: share.to_string(), allowed });
+        }
+        if let Some(load) = self.loads.iter().find(|load| !(load.is_finite() && **load > 0.0)) {
+            let allowed = "must be numbers above 0";
+            return Err(RouterError::Setting { what: "loads", came: load.to_string(), allowed });
         }
         if let Some(seconds) = self.seconds.filter(|seconds| !(seconds.is_finite() && *seconds > 0.0)) {
             let allowed = "must be a number above 0";
@@ -315,7 +330,11 @@ where
         let place = (function, way, batch);
         let rates = match self.most.get(&place) {
             _ if !loads => vec![None],
-            Some(most) => self.bed.spec.shares.iter().map(|share| Some(share * most)).collect(),
+            Some(most) => {
+                let BenchSpec { shares, loads, .. } = self.bed.spec;
+                let shares = shares.iter().map(|share| share * most);
+                shares.chain(loads.iter().copied().filter(|load| load < most)).map(Some).collect()
+            }
             // It failed.
             None => Vec::new(),
         };

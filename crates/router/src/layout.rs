@@ -29,7 +29,10 @@ pub(crate) const CONTROL_BEAT: usize = 16;
 pub(crate) const CONTROL_WORDS: usize = 32;
 pub(crate) const STATUS_HEAD: usize = 0;
 pub(crate) const STATUS_LEFT: usize = 16;
-pub(crate) const STATUS_WORDS: usize = 32;
+pub(crate) const STATUS_PLACE: usize = 17;
+pub(crate) const STATUS_ROUNDS: usize = 18;
+pub(crate) const STATUS_MOVES: usize = 32;
+pub(crate) const STATUS_WORDS: usize = 48;
 pub(crate) const NEVER: u64 = u64::MAX;
 
 /// What a task's word says: generation 16 | count 8 | first 40.

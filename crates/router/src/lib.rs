@@ -5,10 +5,10 @@
 //! - A [`KernelMachine`] is a place where the kernels of `kernels/` run: a GPU ([`cuda::Gpu`]), or threads of this host
 //!   ([`Twin`]), compiled from the same source.
 //! - [`protocol`] is how tasks reach workers and come back in order: the task FIFO and the delay commit queue of Hermes.
+//! - [`updates`] is how routes change while packets go through a kernel; [`CpuThreads::replace`] is for threads.
 //! - [`route()`] connects a [`FrameSource`](source::FrameSource), a backend and a [`FrameSink`](sink::FrameSink), and measures.
 //!
-//! Left out: receive side scaling over several sources, IP options beyond their checksum, ICMP errors, updates of tables
-//! while packets are routed by a kernel ([`CpuThreads::replace`] has them for threads).
+//! Left out: receive side scaling over several sources, IP options beyond their checksum, ICMP errors.
 //!
 //! **Source**: Y. Zhu, Y. Deng, Y. Chen, "Hermes: An Integrated CPU/GPU Microarchitecture for IP Routing", DAC 2011. What it
 //! proposed as hardware, a task FIFO, warps of 32 packets and in-order commit, is built here on a kernel that stays.
@@ -31,6 +31,7 @@ pub mod route;
 pub mod setup;
 pub mod sink;
 pub mod source;
+pub mod updates;
 
 pub use backend::{Backend, Commit, Committed, CpuThreads};
 pub use error::RouterError;

@@ -4,7 +4,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -76,6 +76,25 @@ pub trait KernelMachine: Send {
     /// No memory.
     fn table(&mut self, what: &str, bytes: &[u8]) -> Result<u64, RouterError>;
 
+    /// From now on tables are memory of the machine's own, which [`KernelMachine::change`] may write while a kernel reads.
+    ///
+    /// # Errors
+    /// No memory.
+    fn open_tables(&mut self) -> Result<(), RouterError>;
+
+    /// Writes `count` equal entries of 4 bytes to a table, from address `at` on, after all that was written before. They may arrive
+    /// later.
+    ///
+    /// # Errors
+    /// The device fails.
+    fn change(&mut self, at: u64, entry: u32, count: usize) -> Result<(), RouterError>;
+
+    /// Whether all that was written has arrived, so that a task that is posted from now on sees it.
+    ///
+    /// # Errors
+    /// The device fails.
+    fn changed(&mut self) -> Result<bool, RouterError>;
+
     /// Warps that can run at once, the dispatcher included, of the kernel for any program or of the one for headers.
     fn warps(&self, any: bool) -> u32;
 
@@ -125,6 +144,7 @@ pub struct Twin {
     blocks: Vec<(NonNull<u8>, Layout)>,
     threads: Vec<JoinHandle<()>>,
     record: usize,
+    own_tables: bool,
     left: Arc<AtomicU64>,
     lost: Arc<AtomicBool>,
     touches: Arc<std::sync::Mutex<Vec<Touch>>>,
@@ -146,6 +166,7 @@ impl Twin {
             blocks: Vec::new(),
             threads: Vec::new(),
             record: references,
+            own_tables: false,
             left: Arc::default(),
             lost: Arc::default(),
             touches: Arc::default(),
@@ -222,8 +243,31 @@ impl KernelMachine for Twin {
         Ok(())
     }
 
-    fn table(&mut self, _: &str, bytes: &[u8]) -> Result<u64, RouterError> {
-        Ok(bytes.as_ptr() as u64)
+    fn table(&mut self, what: &str, bytes: &[u8]) -> Result<u64, RouterError> {
+        if !self.own_tables {
+            return Ok(bytes.as_ptr() as u64);
+        }
+        let own = self.block(what, bytes.len())?;
+        // SAFETY: new memory of that length.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), own.as_ptr(), bytes.len()) };
+        Ok(own.as_ptr() as u64)
+    }
+
+    fn open_tables(&mut self) -> Result<(), RouterError> {
+        self.own_tables = true;
+        Ok(())
+    }
+
+    fn change(&mut self, at: u64, entry: u32, count: usize) -> Result<(), RouterError> {
+        for i in 0..count as u64 {
+            // SAFETY: an entry of a table that `table` has made, which lives as long as `self` and is only read by atomic loads.
+            unsafe { AtomicU32::from_ptr((at + 4 * i) as *mut u32) }.store(entry, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn changed(&mut self) -> Result<bool, RouterError> {
+        Ok(true)
     }
 
     fn warps(&self, _: bool) -> u32 {

@@ -4,19 +4,20 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use functions::Verdict;
+use functions::{Lookup, Verdict};
 use packet::Packet;
 
 use crate::backend::{Backend, Commit, Committed, Watchdog, widen};
 use crate::layout::{
-    CONTROL_BEAT, CONTROL_STOP, CONTROL_WORDS, ENTRY_WORDS, KernelExit, NEVER, RING_ENTRIES, Router, STATE_DONE,
-    STATE_HEAD, STATE_TICKET, STATE_WORDS, STATUS_HEAD, STATUS_LEFT, STATUS_WORDS, Task, WARP_LANES, generation_of,
-    make_word, unused_word, word_generation, word_task,
+    CONTROL_BEAT, CONTROL_STOP, CONTROL_WORDS, ENTRY_WORDS, KernelExit, KernelTables, NEVER, RING_ENTRIES, Router,
+    STATE_DONE, STATE_HEAD, STATE_TICKET, STATE_WORDS, STATUS_HEAD, STATUS_LEFT, STATUS_MOVES, STATUS_PLACE,
+    STATUS_ROUNDS, STATUS_WORDS, Task, WARP_LANES, generation_of, make_word, unused_word, word_generation, word_task,
 };
 use crate::machine::KernelMachine;
 use crate::memory::{Fragments, PacketMemory, SharedMemory};
 use crate::program::{MemberWork, Tally, verdict_of};
 use crate::protocol::Ledger;
+use crate::updates::{ChangesMade, RouteChange, TableUpdates, unfit};
 use crate::{RouterError, RouterProgram};
 
 /// Packets that are laid in between two signs of life.
@@ -24,7 +25,7 @@ const PUTS_A_BEAT: u64 = 4096;
 
 /// Polls that find nothing between two questions whether the kernel failed: each is a call of the driver, and takes longer than
 /// a task.
-const IDLE_POLLS_A_CHECK: u32 = 1024;
+const IDLE_POLLS_A_CHECK: u32 = 1 << 12;
 
 /// How a persistent kernel is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,8 +57,9 @@ impl Default for KernelSetup {
 /// A kernel that stays on `M`.
 pub struct Persistent<M: KernelMachine> {
     machine: M,
-    /// Its tables are read by the kernel.
-    _program: RouterProgram,
+    /// Its tables are read by the kernel, unless they change.
+    program: Option<RouterProgram>,
+    updates: Option<TableUpdates>,
     tally: Tally,
     memory: PacketMemory,
     fragments: Fragments,
@@ -110,9 +112,36 @@ impl<M: KernelMachine> Persistent<M> {
     ///
     /// # Errors
     /// No memory, slots that are no power of two, a kernel that cannot be launched.
-    pub fn new(mut machine: M, program: &RouterProgram, setup: KernelSetup) -> Result<Persistent<M>, RouterError> {
-        let program = program.clone();
-        let memory = PacketMemory::new(&mut machine, &program, setup.slots, setup.frame_bytes)?;
+    pub fn new(machine: M, program: &RouterProgram, setup: KernelSetup) -> Result<Persistent<M>, RouterError> {
+        let (mut made, _) = Persistent::launched(machine, program, setup)?;
+        made.program = Some(program.clone());
+        Ok(made)
+    }
+
+    /// A lookup on a router of `ports` ports, whose routes [`Backend::change`] changes while packets go.
+    ///
+    /// # Errors
+    /// As [`Persistent::new`]; a lookup of another structure than DIR-24-8.
+    pub fn with_updates(
+        mut machine: M,
+        lookup: &Lookup,
+        ports: u16,
+        setup: KernelSetup,
+    ) -> Result<Persistent<M>, RouterError> {
+        machine.open_tables()?;
+        let own = lookup.unshared()?;
+        let (mut made, tables) = Persistent::launched(machine, &RouterProgram::lookup(own.clone(), ports), setup)?;
+        made.updates = Some(TableUpdates::new(own, &tables)?);
+        Ok(made)
+    }
+
+    /// With the tables of its first member.
+    fn launched(
+        mut machine: M,
+        program: &RouterProgram,
+        setup: KernelSetup,
+    ) -> Result<(Persistent<M>, KernelTables), RouterError> {
+        let memory = PacketMemory::new(&mut machine, program, setup.slots, setup.frame_bytes)?;
         let any = program.is_any();
         let entries = RING_ENTRIES as usize;
         let unused = |place| unused_word(place, setup.base, RING_ENTRIES);
@@ -151,10 +180,11 @@ impl<M: KernelMachine> Persistent<M> {
             commit: setup.commit as u32,
         };
         machine.launch(&router, any)?;
-        Ok(Persistent {
+        let made = Persistent {
             machine,
-            tally: Tally::new(&program),
-            _program: program,
+            tally: Tally::new(program),
+            program: None,
+            updates: None,
             packets: vec![Packet::default(); memory.count as usize],
             memory,
             fragments: Fragments::default(),
@@ -169,12 +199,24 @@ impl<M: KernelMachine> Persistent<M> {
             idle: 0,
             stopped: false,
             prepared: false,
-        })
+        };
+        Ok((made, router.program.member[0]))
     }
 
     /// Where it runs.
     pub fn machine(&self) -> &M {
         &self.machine
+    }
+
+    /// The shader core that dispatches, once it does.
+    pub fn dispatcher(&self) -> u64 {
+        self.status.at(STATUS_PLACE).load(Ordering::Acquire)
+    }
+
+    /// Rounds in which the dispatcher found a task, and moves of the head of the delay commit queue in the device's memory.
+    pub fn counts(&self) -> (u64, u64) {
+        let count = |at| self.status.at(at).load(Ordering::Relaxed);
+        (count(STATUS_ROUNDS), count(STATUS_MOVES))
     }
 
     /// A sign of life. Whoever does not poll must give it.
@@ -236,6 +278,9 @@ impl<M: KernelMachine> Backend for Persistent<M> {
 
     fn poll(&mut self, out: &mut Vec<Committed>) -> Result<(), RouterError> {
         self.beat();
+        if let Some(updates) = &mut self.updates {
+            updates.step(&mut self.machine, self.ledger.posted(), self.ledger.oldest())?;
+        }
         let before = out.len();
         match self.commit {
             Commit::Device => {
@@ -276,6 +321,8 @@ impl<M: KernelMachine> Backend for Persistent<M> {
         if self.ledger.uncommitted() == 0 {
             self.watchdog.calm();
         } else if let Some(waited) = self.watchdog.bark() {
+            // One that failed says more than one that is silent.
+            self.machine.check()?;
             return Err(RouterError::Silent { backend, uncommitted: self.ledger.uncommitted(), waited });
         }
         Ok(())
@@ -297,6 +344,15 @@ impl<M: KernelMachine> Backend for Persistent<M> {
         self.tally.count(word);
         let what = || format!("packet {number} was committed with verdict {word:#x}");
         verdict_of(word).ok_or_else(|| RouterError::Protocol { backend: self.machine.name(), what: what() })
+    }
+
+    fn change(&mut self, change: RouteChange) -> Result<(), RouterError> {
+        self.updates.as_mut().ok_or_else(unfit)?.ask(change);
+        Ok(())
+    }
+
+    fn changes(&self) -> ChangesMade {
+        self.updates.as_ref().map(TableUpdates::made).unwrap_or_default()
     }
 
     fn fragments(&self) -> &[Packet] {
@@ -325,7 +381,7 @@ impl<M: KernelMachine> Backend for Persistent<M> {
             self.machine.check()?;
             if asked.elapsed() > self.watchdog.deadline() {
                 // The kernel may still read its tables.
-                std::mem::forget(self._program.clone());
+                std::mem::forget(self.program.clone());
                 self.machine.join(Duration::ZERO)?;
                 return Err(RouterError::Stuck { backend, waited: asked.elapsed() });
             }

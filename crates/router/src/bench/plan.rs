@@ -59,7 +59,7 @@ impl BenchMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct BenchWay {
     pub(super) mode: BenchMode,
-    /// Workers of the CPU; 0 on a GPU.
+    /// Workers of the CPU, or threads that gather; 0 for other ways on a GPU.
     pub(super) threads: u32,
     /// Of threads and of a kernel that stays.
     pub(super) commit: Option<Commit>,
@@ -92,8 +92,10 @@ fn ways(spec: &BenchSpec, gpu: bool) -> (Vec<BenchWay>, Vec<BenchWay>) {
                 settings.map(|(commit, warps_per_core)| BenchWay { commit: Some(commit), warps_per_core, ..alone });
             usual.extend(all.next());
             varied.extend(all);
+        } else if gpu && mode == BenchMode::StreamsGathered {
+            usual.extend(spec.gatherers.iter().map(|&threads| BenchWay { threads, ..alone }));
         } else if gpu {
-            usual.push(alone);
+            usual.push(BenchWay { threads: u32::from(mode.gathers()), ..alone });
         }
     }
     (usual, varied)

@@ -21,7 +21,7 @@ use crate::setup::{FunctionName, FunctionNames, ProgramSources, program};
 use crate::{RouterError, RouterProgram};
 
 /// Bytes of a frame that a slot holds: the headers that forwarding reads, in two lines with its margin.
-const FRAME_BYTES: usize = 128 - SLOT_MARGIN;
+pub(super) const FRAME_BYTES: usize = 128 - SLOT_MARGIN;
 /// Graphs are made for each batch of the ring.
 const MOST_GRAPHS: u64 = 1024;
 /// Bytes of packets that a point is given at most where payloads are read: pinning memory takes longer than measuring.
@@ -67,9 +67,22 @@ impl BenchSubject {
         let expected = verdicts(&program, &packets);
         Ok(BenchSubject { name: program.name(), program, packets, expected, frame_bytes })
     }
+
+    /// How many packets there are, and how many slots hold them.
+    pub(super) fn count(&self) -> (u64, u64) {
+        let count = self.packets.len() as u64;
+        (count, count.next_power_of_two())
+    }
+
+    /// Lays the first `count` packets into their slots.
+    pub(super) fn lay_in(&self, backend: &mut dyn Backend, count: u64) {
+        for (number, packet) in (0..count).zip(&self.packets) {
+            backend.put(number, &mut packet.clone());
+        }
+    }
 }
 
-fn packets(spec: &BenchSpec, function: &FunctionNames, table: &Table) -> Result<Vec<Packet>, RouterError> {
+pub(super) fn packets(spec: &BenchSpec, function: &FunctionNames, table: &Table) -> Result<Vec<Packet>, RouterError> {
     let traffic = SourceSpec { capture: spec.capture.clone(), ..SourceSpec::default() };
     let load = Load::Packets(PacketRate::from_mpps(1.0));
     let mut source = Blueprint::new(&traffic, Some(table))?.source(spec.seed, &load)?;
@@ -112,6 +125,31 @@ impl BenchBed<'_> {
         BenchBed { spec, gpu, cpu: cpu_name() }
     }
 
+    /// A part of the GPU.
+    fn part(&self, placement: PacketPlacement, way: BenchWay) -> Result<Gpu, RouterError> {
+        match &self.gpu {
+            Some(gpu) => Gpu::on(gpu, placement, way.warps_per_core),
+            None => Err(RouterError::NoGpu { reason: "none was opened".into() }),
+        }
+    }
+
+    /// A kernel that stays.
+    pub(super) fn persistent(
+        &self,
+        subject: &BenchSubject,
+        way: BenchWay,
+        slots: u64,
+    ) -> Result<Persistent<Gpu>, RouterError> {
+        let deadline = Duration::try_from_secs_f64(self.spec.deadline_s).unwrap_or(Duration::from_secs(5));
+        let (frame_bytes, commit) = (subject.frame_bytes, way.commit.unwrap_or_default());
+        let setup = KernelSetup { slots, frame_bytes, commit, deadline, ..KernelSetup::default() };
+        let placement = match way.mode {
+            BenchMode::Resident => PacketPlacement::Resident,
+            _ => PacketPlacement::ZeroCopy,
+        };
+        Persistent::new(self.part(placement, way)?, &subject.program, setup)
+    }
+
     /// The backend, and of a kernel that stays its warps a core.
     fn backend(
         &self,
@@ -123,15 +161,11 @@ impl BenchBed<'_> {
         let (program, frame_bytes) = (&subject.program, subject.frame_bytes);
         let deadline = Duration::try_from_secs_f64(self.spec.deadline_s).unwrap_or(Duration::from_secs(5));
         let commit = way.commit.unwrap_or_default();
-        let on = |placement| match &self.gpu {
-            Some(gpu) => Gpu::on(gpu, placement, way.warps_per_core),
-            None => Err(RouterError::NoGpu { reason: "none was opened".into() }),
-        };
-        let stays = |placement| -> Result<(Box<dyn Backend>, Option<u32>), RouterError> {
-            let gpu = on(placement)?;
-            let warps = gpu.warps_per_core(program.is_any());
-            let setup = KernelSetup { slots, frame_bytes, commit, deadline, base: 0 };
-            Ok((Box::new(Persistent::new(gpu, program, setup)?), Some(warps)))
+        let on = |placement| self.part(placement, way);
+        let stays = || -> Result<(Box<dyn Backend>, Option<u32>), RouterError> {
+            let kernel = self.persistent(subject, way, slots)?;
+            let warps = kernel.machine().warps_per_core(program.is_any());
+            Ok((Box::new(kernel), Some(warps)))
         };
         let batches = |mode| -> Result<(Box<dyn Backend>, Option<u32>), RouterError> {
             let gpu = on(PacketPlacement::Resident)?;
@@ -145,13 +179,11 @@ impl BenchBed<'_> {
             BenchMode::Cpu => {
                 Ok((Box::new(CpuThreads::new(program, way.threads as usize, slots, commit, deadline)?), None))
             }
-            BenchMode::ZeroCopy => stays(PacketPlacement::ZeroCopy),
-            BenchMode::Resident => stays(PacketPlacement::Resident),
+            BenchMode::ZeroCopy | BenchMode::Resident => stays(),
             BenchMode::Batch => batches(BatchMode::Serial),
             BenchMode::Streams => batches(BatchMode::Streams),
             BenchMode::Graph => batches(BatchMode::Graph),
-            BenchMode::BatchGathered => gathered(1),
-            BenchMode::StreamsGathered => gathered(3),
+            BenchMode::BatchGathered | BenchMode::StreamsGathered => gathered(way.threads as usize),
         }
     }
 
@@ -172,9 +204,7 @@ impl BenchBed<'_> {
             count = count.min(arriving.max(FEWEST_OF_A_LOAD).max(4 * u64::from(batch)).next_power_of_two());
         }
         let (mut backend, warps_per_core) = self.backend(subject, way, batch, count.next_power_of_two())?;
-        for (number, packet) in (0..count).zip(&subject.packets) {
-            backend.put(number, &mut packet.clone());
-        }
+        subject.lay_in(&mut *backend, count);
         backend.prepare(count)?;
         let measured = measure(&mut *backend, count, batch, mpps)?;
         backend.stop()?;

@@ -8,6 +8,8 @@ use crate::delay::Delays;
 
 /// A load is sustained if packets come out at this share of its rate.
 const SUSTAINED: f64 = 0.99;
+/// Polls that find nothing after which the core is left to others: letting go of it takes longer than a poll.
+const PATIENCE: u32 = 64;
 /// From when a backend is made to the first arrival.
 const SETTLING: Duration = Duration::from_millis(2);
 
@@ -50,7 +52,7 @@ pub fn measure(
     let gap = mpps.map(|mpps| 1e3 / mpps);
     let mut watch = CommitWatch { batch: u64::from(batch).min(count), gap, ..CommitWatch::default() };
     watch.seen.reserve(gap.map_or(0, |_| count as usize / 16));
-    let (mut ready, mut posted, mut out) = (0, 0, Vec::new());
+    let (mut ready, mut posted, mut empty, mut out) = (0, 0, 0, Vec::new());
     while watch.committed < count {
         let now = start.elapsed().as_nanos() as f64;
         let arrived = gap.map_or(count, |gap| ((now / gap) as u64 + 1).min(count));
@@ -65,7 +67,12 @@ pub fn measure(
         }
         backend.poll(&mut out)?;
         if out.is_empty() {
-            std::thread::yield_now();
+            empty += 1;
+            if empty % PATIENCE == 0 {
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
             continue;
         }
         let now = start.elapsed();

@@ -7,7 +7,10 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use router::bench::{BenchMode, BenchPoint, BenchSpec, bench_past};
+use router::bench::{
+    BenchMode, BenchPoint, BenchSpec, ChangesPoint, REPEAT_COLUMNS, RepeatSpec, bench_changes, bench_past,
+    bench_repeats,
+};
 use router::cuda::{Offer, probe};
 use router::setup::FunctionNames;
 use router::{Commit, RouterError};
@@ -15,6 +18,15 @@ use router::{Commit, RouterError};
 const USAGE: &str = "\
 router-bench probe [--driver LIBRARY]
     what this machine's GPU offers, and a thousand tasks there and back; exit code 77 where there is none
+router-bench changes [OPTION VALUE]...
+    lookups while routes change: how soon, what that costs, every verdict checked against the tables that there were
+    --changes N,N      changes a second (0,10000,100000)
+    --loads X,X        Mpps (20); max is all at once
+router-bench repeats [OPTION VALUE]...
+    the same lookups again and again: on the same memory, on new memory, by a host's thread on each core
+    --allocations N    how often all memory is allocated anew (10)
+    --runs N           runs on each (16)
+    --cores N,N        cores that the host's thread is pinned to in turn (none)
 router-bench [OPTION VALUE]...
     delay against throughput of every mode, every verdict checked, what tells most first
 
@@ -28,7 +40,9 @@ router-bench [OPTION VALUE]...
   --mcw N,N          warps a core of kernels that stay; max is as many as fit (max,1,2,4,8,16,32)
   --batches N,N      powers of two (32 to 8192)
   --shares X,X       loads, as shares of the most that is carried (0.2,0.5,0.8,0.95)
+  --loads X,X        further loads, in Mpps (none)
   --threads N,N      workers of the CPU (powers of two, and one less than there are cores)
+  --gatherers N,N    threads that gather for streams_gathered, a batch each (3)
   --packets N        packets a point, a power of two (524288)
   --deadline N       seconds after which a backend that does not answer is given up (5)
   --driver LIBRARY   the GPU driver's library (libcuda.so.1)
@@ -45,6 +59,8 @@ fn main() -> ExitCode {
         }
         Some("probe") => probed(&arguments[1..]),
         Some("bench") => benched(&arguments[1..]),
+        Some("changes") => changes(&arguments[1..]),
+        Some("repeats") => repeats(&arguments[1..]),
         _ => benched(&arguments),
     };
     done.unwrap_or_else(|error| {
@@ -147,7 +163,9 @@ fn spec_of(arguments: &[String]) -> Result<(BenchSpec, Option<PathBuf>), Box<dyn
             }
             "--batches" => spec.batches = list(name, value, |part| part.parse().ok())?,
             "--shares" => spec.shares = list(name, value, |part| part.parse().ok())?,
+            "--loads" => spec.loads = list(name, value, |part| part.parse().ok())?,
             "--threads" => spec.threads = list(name, value, |part| part.parse().ok())?,
+            "--gatherers" => spec.gatherers = list(name, value, |part| part.parse().ok())?,
             "--packets" => spec.packets = value.parse().map_err(|_| format!("--packets {value}: must be a number"))?,
             "--deadline" => {
                 spec.deadline_s = value.parse().map_err(|_| format!("--deadline {value}: must be a number"))?;
@@ -159,6 +177,55 @@ fn spec_of(arguments: &[String]) -> Result<(BenchSpec, Option<PathBuf>), Box<dyn
     spec.function = all.remove(0);
     spec.further = all;
     Ok((spec, csv))
+}
+
+/// The value of an option of a subcommand, which is taken out of the arguments.
+fn taken(arguments: &mut Vec<String>, name: &str, usual: &str) -> String {
+    match arguments.iter().position(|own| own == name).filter(|at| at + 1 < arguments.len()) {
+        Some(at) => arguments.drain(at..at + 2).next_back().unwrap_or_default(),
+        None => usual.into(),
+    }
+}
+
+/// A sink of lines: on the terminal, and in the file that was asked for, which begins with `columns`.
+fn lines(csv: Option<PathBuf>, columns: &str) -> Result<impl FnMut(&str), Box<dyn Error>> {
+    let mut file = csv.map(File::create).transpose()?;
+    let mut write = move |line: &str| {
+        println!("{line}");
+        if let Some(file) = &mut file
+            && let Err(error) = file.write_all(format!("{line}\n").as_bytes())
+        {
+            eprintln!("error: {error}");
+        }
+    };
+    write(columns);
+    Ok(write)
+}
+
+fn changes(arguments: &[String]) -> Result<ExitCode, Box<dyn Error>> {
+    let mut arguments = arguments.to_vec();
+    let per_second = taken(&mut arguments, "--changes", "0,10000,100000");
+    let per_second = list("--changes", &per_second, |part| part.parse::<f64>().ok().filter(|rate| *rate >= 0.0))?;
+    let loads = taken(&mut arguments, "--loads", "20");
+    let loads = list("--loads", &loads, |part| if part == "max" { Some(None) } else { part.parse().ok().map(Some) })?;
+    let (spec, csv) = spec_of(&arguments)?;
+    let wrong = bench_changes(&spec, &loads, &per_second, lines(csv, ChangesPoint::COLUMNS)?)?;
+    eprintln!("{wrong} wrong verdicts");
+    Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn repeats(arguments: &[String]) -> Result<ExitCode, Box<dyn Error>> {
+    let mut arguments = arguments.to_vec();
+    let mut number = |name: &str, usual: &str| -> Result<u32, Box<dyn Error>> {
+        let text = taken(&mut arguments, name, usual);
+        text.parse().map_err(|_| format!("{name} {text}: must be a number").into())
+    };
+    let (allocations, runs) = (number("--allocations", "10")?, number("--runs", "16")?);
+    let cores = taken(&mut arguments, "--cores", "");
+    let cores = if cores.is_empty() { Vec::new() } else { list("--cores", &cores, |part| part.parse().ok())? };
+    let (spec, csv) = spec_of(&arguments)?;
+    bench_repeats(&spec, &RepeatSpec { allocations, runs, cores }, lines(csv, REPEAT_COLUMNS)?)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn mode_named(part: &str) -> Option<BenchMode> {

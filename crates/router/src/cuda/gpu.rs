@@ -152,6 +152,7 @@ pub struct Gpu {
     placement: PacketPlacement,
     pinned: Vec<NonNull<u8>>,
     own: Vec<DevicePointer>,
+    changes: Option<Changes>,
     running: bool,
     /// A kernel did not leave: what it may write stays.
     stuck: bool,
@@ -159,6 +160,20 @@ pub struct Gpu {
 
 // SAFETY: handles of the driver, which may be used by any thread once the context is made current there.
 unsafe impl Send for Gpu {}
+
+/// Entries on their way to tables that a kernel reads.
+struct Changes {
+    /// Of its own, so that they come in order and wait for nothing else.
+    stream: Handle,
+    /// Pinned: copies of what is not pinned wait.
+    staged: NonNull<u8>,
+    /// Bytes of it that copies may still read.
+    used: usize,
+}
+
+/// Bytes of [`Changes::staged`], and the most that one copy takes of it.
+const STAGED_BYTES: usize = 1 << 20;
+const COPY_BYTES: usize = 1 << 16;
 
 /// What the GPU of this machine offers, tried with a kernel that stays.
 ///
@@ -333,6 +348,7 @@ impl Gpu {
             placement,
             pinned: Vec::new(),
             own: Vec::new(),
+            changes: None,
             running: false,
             stuck: false,
         };
@@ -607,6 +623,46 @@ impl KernelMachine for Gpu {
         Ok(at)
     }
 
+    fn open_tables(&mut self) -> Result<(), RouterError> {
+        let (staged, stream) = (self.pin("changes of tables", STAGED_BYTES)?, self.stream()?);
+        self.changes = Some(Changes { stream, staged, used: 0 });
+        Ok(())
+    }
+
+    fn change(&mut self, at: u64, entry: u32, count: usize) -> Result<(), RouterError> {
+        self.current()?;
+        let bytes = (count * 4).min(COPY_BYTES);
+        let Some(Changes { stream, staged, used }) = self.changes else { return Err(self.lost("change")) };
+        let used = if used + bytes > STAGED_BYTES { self.wait(stream).map(|()| 0)? } else { used };
+        // SAFETY: within the staged memory, of which no copy reads this part; every copy is within the table.
+        unsafe {
+            let from = staged.add(used).cast::<u32>();
+            (0..bytes / 4).for_each(|i| from.add(i).write(entry));
+            for begin in (0..count * 4).step_by(COPY_BYTES) {
+                let bytes = (count * 4 - begin).min(COPY_BYTES);
+                self.to_device(at + begin as u64, from.as_ptr().cast(), bytes, stream)?;
+            }
+        }
+        if let Some(changes) = &mut self.changes {
+            changes.used = used + bytes;
+        }
+        Ok(())
+    }
+
+    fn changed(&mut self) -> Result<bool, RouterError> {
+        self.current()?;
+        let Some(stream) = self.changes.as_ref().map(|changes| changes.stream) else { return Ok(true) };
+        // SAFETY: a stream of this context.
+        match unsafe { (self.driver().call.stream_query)(stream) } {
+            NOT_READY => return Ok(false),
+            status => self.driver().check("cuStreamQuery", status)?,
+        }
+        if let Some(changes) = &mut self.changes {
+            changes.used = 0;
+        }
+        Ok(true)
+    }
+
     fn warps(&self, any: bool) -> u32 {
         self.warps[usize::from(any)]
     }
@@ -687,7 +743,8 @@ impl Drop for Gpu {
             for block in self.own.drain(..) {
                 (call.free)(block);
             }
-            for stream in [self.kernel_stream, self.copy_stream] {
+            let changes = self.changes.as_ref().map_or(ptr::null_mut(), |changes| changes.stream);
+            for stream in [self.kernel_stream, self.copy_stream, changes] {
                 if !stream.is_null() {
                     (call.stream_destroy)(stream);
                 }

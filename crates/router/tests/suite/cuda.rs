@@ -50,7 +50,7 @@ fn table() -> Option<PathBuf> {
     Some(out)
 }
 
-fn spec(behaviour: &str, placement: PacketPlacement) -> GpuSpec {
+pub fn spec(behaviour: &str, placement: PacketPlacement) -> GpuSpec {
     let library = Some(driver(behaviour).to_string_lossy().into_owned());
     GpuSpec { library, placement, ..GpuSpec::default() }
 }

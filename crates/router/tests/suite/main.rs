@@ -11,3 +11,4 @@ mod model;
 mod options;
 mod run;
 mod sanitizer;
+mod updates;

@@ -12,7 +12,7 @@ use loom::thread;
 use router::layout::Task;
 use router::protocol::{TaskRing, Word};
 
-struct Modelled(AtomicU64);
+pub struct Modelled(AtomicU64);
 
 impl Word for Modelled {
     fn new(value: u64) -> Modelled {
@@ -45,7 +45,7 @@ unsafe impl Sync for Shared {}
 // SAFETY: as above.
 unsafe impl Send for Shared {}
 
-fn check(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
+pub fn check(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(preemptions);
     model.check(body);
