@@ -29,7 +29,7 @@ _NO_GPU: Final = ("upf", "nat", "firewall", "work", "trace", "program")
 _CHANGE: Final = frozenset({"forward", "ttl", "fragment"})
 # Registers of a lane as ptxas (CUDA 13.0, sm_90) reports them of the router's shipped kernels: those for one function
 # of headers, and those for any function and any chain (`Program::is_any`).
-_REGISTERS: Final[Mapping[str, tuple[int, int]]] = {"hermes": (40, 94), "batch": (28, 80)}
+_REGISTERS: Final[Mapping[str, tuple[int, int]]] = {"hermes": (40, 80), "batch": (28, 80)}
 _ANY: Final = frozenset({"inspect", "inspect_bloom", "fragment", "classify"})
 _TRAFFIC: Final = ("profile", "capture", "sizes", "mix", "flows", "rounds", "payload")
 # Packets whose lanes are recorded, which runs take in turn: few where a lane is long.
