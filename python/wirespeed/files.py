@@ -42,6 +42,20 @@ def digest_of(path: PathLike) -> str:
         return hashlib.file_digest(file, _hash).hexdigest()
 
 
+def warm_folder() -> str | None:
+    """Where warm machines are kept for other processes; None where nobody says where home is.
+
+    It is below `$XDG_CACHE_HOME`, an absolute path, or `~/.cache` (XDG base directory specification).
+    """
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not base.is_absolute():
+        try:
+            base = Path.home() / ".cache"
+        except RuntimeError:
+            return None
+    return str(base / "wirespeed" / "warm")
+
+
 def write(path: PathLike, content: str | bytes) -> Path:
     """Writes one file, whole or not at all. Raises OSError that names it, and InputError for a link."""
     with whole(path) as file:

@@ -14,6 +14,14 @@ import charted
 from wirespeed import cli
 
 
+@pytest.fixture(autouse=True, scope="session")
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Warm machines of tests are kept where no other run of them looks."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(autouse=True)
 def judged_charts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Whatever is drawn while a test runs: its charts are as all charts have to be. The titles of those that were."""

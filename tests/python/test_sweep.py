@@ -1,5 +1,6 @@
 """Sweeps: designs, replications, runs that are known, workers and drivers that die, input that is wrong."""
 
+import fcntl
 import io
 import json
 import os
@@ -22,7 +23,7 @@ from rich.console import Console
 
 import stock
 import wirespeed
-from wirespeed import cli, scenarios
+from wirespeed import cli, files, scenarios
 from wirespeed.commands import sweep as command
 from wirespeed.sweep import Ask, Plan, study
 from wirespeed.sweep import chart as charts
@@ -53,6 +54,59 @@ def small(vary=None, **given):
 
 def same(a: Path, b: Path) -> bool:
     return (a / study.RESULTS_FILE).read_bytes() == (b / study.RESULTS_FILE).read_bytes()
+
+
+# --- the machine that points begin near ---
+
+
+def test_a_warm_machine_on_disk_changes_no_result_and_a_damaged_one_is_named(tmp_path, monkeypatch):
+    given = {name: value for name, value in SMALL.items() if name != "run.warmup"} | {
+        "machine.llc.size": "704 KiB",
+        "machine.llc.slices": 1,
+    }
+
+    def found(cache):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+        monkeypatch.setattr(worker, "_stocks", {})  # as another process has it
+        with threads() as pool:
+            asked = wirespeed.sweep("forwarding", LOADS, set=given, executor=pool)
+        return asked.rows, asked.refused
+
+    kept, none = tmp_path / "wirespeed" / "warm", tmp_path / "file"
+    none.write_text("")
+    rows, refused = found(none)
+    assert refused == ()
+    assert all(row["error"] is None for row in rows)
+    assert found(tmp_path) == (rows, ())
+    (file,) = kept.iterdir()
+    whole = file.read_bytes()
+    assert found(tmp_path) == (rows, ())
+    assert kept.stat().st_mode & 0o777 == 0o700
+    # What was used least lately goes where all is too much, and what a kill has left.
+    old, left, other = kept / "old.warm", kept / ".x.1.part", kept / "notes"
+    for path in (old, left, other):
+        path.touch()
+        os.utime(path, (0, 0))
+    os.truncate(old, 1 << 30)  # it has holes
+    os.utime(old, (0, 0))
+    file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    again, refused = found(tmp_path)
+    assert again == rows
+    assert len(refused) == 1
+    assert re.fullmatch(rf"{file}: the state is damaged, \d+ bytes .*; it is made again", refused[0])
+    assert set(kept.iterdir()) == {file, other}
+    assert file.read_bytes() == whole
+    # Whoever finds that another process makes it waits for that.
+    file.unlink()
+    with file.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        brings = threading.Timer(1.0, lambda: files.write(file, whole))
+        brings.start()
+        began = time.monotonic()
+        assert found(tmp_path) == (rows, ())
+        assert time.monotonic() - began > 0.9
+        brings.join()
+    assert file.read_bytes() == whole
 
 
 # --- designs ---

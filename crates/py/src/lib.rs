@@ -13,6 +13,7 @@ mod recording;
 mod router;
 mod simt;
 mod slices;
+mod warm_folder;
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,6 +31,8 @@ use pyo3::types::PyCapsule;
 use sim::scenario::{KINDS, find, known};
 use sim::{Overrides, Progress, RateSearch, RunOptions, RunResult, RunTables, ScenarioError, TABLES};
 use stats::Reason;
+
+use crate::warm_folder::WarmFolder;
 
 create_exception!(_wirespeed, InputError, PyValueError, "Input that cannot be used: what came, what is allowed.");
 
@@ -250,25 +253,44 @@ impl PyScenario {
     }
 }
 
-/// What runs loaded, for later ones. With `near` all their machines begin near that of a scenario, which warms up once.
+/// What runs loaded, for later ones. With `near` all their machines begin near that of a scenario, which warms up once: once for
+/// all processes that give the same folder `kept`.
 #[pyclass(name = "Stock", frozen, module = "wirespeed._wirespeed")]
 struct PyStock {
     kept: Arc<sim::Stock>,
     near: Option<Arc<sim::Near>>,
+    folder: Option<Arc<WarmFolder>>,
 }
 
 #[pymethods]
 impl PyStock {
     #[new]
-    #[pyo3(signature = (near=None))]
-    fn new(near: Option<PyRef<'_, PyScenario>>) -> PyStock {
-        let near = near.map(|scenario| Arc::new(sim::Near::new(scenario.resolved.clone())));
-        PyStock { kept: Arc::new(sim::Stock::new()), near }
+    #[pyo3(signature = (near=None, kept=None))]
+    fn new(near: Option<PyRef<'_, PyScenario>>, kept: Option<PathBuf>) -> PyStock {
+        PyStock::of(Arc::new(sim::Stock::new()), near, kept)
     }
 
     /// The same inputs, and machines that begin near that of `scenario`.
-    fn near(&self, scenario: PyRef<'_, PyScenario>) -> PyStock {
-        PyStock { kept: self.kept.clone(), near: Some(Arc::new(sim::Near::new(scenario.resolved.clone()))) }
+    #[pyo3(signature = (scenario, kept=None))]
+    fn near(&self, scenario: PyRef<'_, PyScenario>, kept: Option<PathBuf>) -> PyStock {
+        PyStock::of(self.kept.clone(), Some(scenario), kept)
+    }
+
+    /// Files of warm machines that were not used since this was asked last, each with the reason.
+    fn refused(&self) -> Vec<String> {
+        self.folder.as_ref().map(|folder| folder.refused()).unwrap_or_default()
+    }
+}
+
+impl PyStock {
+    fn of(kept: Arc<sim::Stock>, near: Option<PyRef<'_, PyScenario>>, folder: Option<PathBuf>) -> PyStock {
+        let folder = folder.map(|path| Arc::new(WarmFolder::new(path)));
+        let near = near.map(|scenario| sim::Near::new(scenario.resolved.clone()));
+        let near = near.map(|near| match folder.clone() {
+            Some(folder) => near.kept_in(folder),
+            None => near,
+        });
+        PyStock { kept, near: near.map(Arc::new), folder }
     }
 }
 

@@ -16,6 +16,7 @@ pub use answer::summary::{run_id, summary};
 pub use answer::tables::{RunTables, TABLES};
 pub use answer::verdict::{RunVerdict, verdict};
 pub use load::{InputFile, Loaded, Routing, Stock};
+pub use run::kept::{BaseClaim, BaseStore};
 pub use run::near::Near;
 pub use run::schedule::ProgressWatch;
 pub use run::simulate::{Measured, SimulationSetup};

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 
-from wirespeed import _wirespeed, api
+from wirespeed import _wirespeed, api, files
 from wirespeed.errors import InputError
 from wirespeed.explore.place import Chosen, Place
 from wirespeed.result import Result
@@ -37,7 +37,7 @@ class Runs:
         self.progress: tuple[str, int, int] = ("", 0, 0)
         """Where the warm-up of the scenario as it is stands."""
         base = place.judge({}, _settings(PACKETS, ()))
-        self._stock = _wirespeed.Stock(base)
+        self._stock = _wirespeed.Stock(base, files.warm_folder())
         self._thread = threading.Thread(target=self._begin, args=(base,), daemon=True)
         self._thread.start()
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from wirespeed import _wirespeed, quantities, scenarios, units
+from wirespeed import _wirespeed, files, quantities, scenarios, units
 from wirespeed.errors import InputError
 from wirespeed.size.aim import Aim, Wish
 from wirespeed.size.dimensions import BY_NAME, Machine, Resolved, Space, rule
@@ -95,7 +95,8 @@ class Trials:
         self._found = scenarios.find(scenarios.as_text(wish.scenario))
         self._given = [*self._found.overrides, *scenarios.overrides(wish.set)]
         # All machines begin near the one that there is.
-        self._stock = _wirespeed.Stock().near(self._scenario(space.now, aim.offered, FIRST, 0))
+        near = self._scenario(space.now, aim.offered, FIRST, 0)
+        self._stock = _wirespeed.Stock().near(near, files.warm_folder())
         self._kept: dict[tuple[tuple[str, int], ...], list[Summary]] = {}
         self._faults: dict[tuple[tuple[str, int], ...], str] = {}
         self._frame = 64.0

@@ -48,7 +48,7 @@ class Ask:
     table: PathLike | None = None
     near: scenarios.Overrides = ()
     """Settings of a machine that all points begin near, of the scenario's own where there are none: it warms up from
-    nothing, once a worker and seed, and the others take over what its caches hold. With None each point warms up from
+    nothing, once a seed, and the others take over what its caches hold. With None each point warms up from
     nothing."""
 
 

@@ -47,7 +47,7 @@ class Study:
     ran: int = 0
     """Runs that were not known before."""
     refused: Sequence[str] = ()
-    """Files of finished runs that were not used, each with the reason."""
+    """Files of finished runs, and of warm machines, that were not used, each with the reason."""
 
     @property
     def failed(self) -> int:
@@ -138,10 +138,10 @@ def sweep(
     "carried_mpps 1%" are met (at least 3 times, at most `most_replications`, 30). `metrics` are those that the page
     shows.
 
-    The scenario's machine, with the settings of `near`, warms up from nothing, once a worker and seed; points take over
-    what its caches hold and go on until their own state has settled. With None, and where `run.warmup` says how much is
-    cut, each warms up from nothing, as `wirespeed.run` does: what it measures differs by chance, and takes up to four
-    times as long.
+    The scenario's machine, with the settings of `near`, warms up from nothing, once a seed, and is kept on disk for all
+    workers; points take over what its caches hold and go on until their own state has settled. With None, and where
+    `run.warmup` says how much is cut, each warms up from nothing, as `wirespeed.run` does: what it measures differs by
+    chance, and takes up to four times as long.
 
     Runs go to `jobs` threads of this process (the simulator runs outside of Python's lock), to as many processes
     (engine "local": a script that is run needs `if __name__ == "__main__":` then), to the Dask cluster of `scheduler`
@@ -247,6 +247,7 @@ class _Runs:
         """Keeps what came of a run, and says what is to be run because of it."""
         places = self._points[outcome.key]
         self._folder.put(outcome, {"seed": self._seed(outcome.key), **self._plan.values(places[0])})
+        self._folder.refused += outcome.refused
         self.ran += 1
         self._failed += outcome.error is not None
         more: dict[str, Task] = {}

@@ -19,7 +19,7 @@ from multiprocessing import parent_process
 from pathlib import Path
 from typing import Any, Final
 
-from wirespeed import _wirespeed
+from wirespeed import _wirespeed, files
 from wirespeed.errors import InputError
 from wirespeed.sweep.metrics import columns
 
@@ -52,6 +52,8 @@ class Outcome:
     """What it took on the worker, of wall time and of CPU, and where that was: no part of the result."""
     cpu_seconds: float = 0.0
     worker: str = ""
+    refused: tuple[str, ...] = ()
+    """Files of warm machines that were not used, each with the reason: no part of the result either."""
 
 
 class VersionMismatchError(RuntimeError):
@@ -74,15 +76,17 @@ def work(task: Task) -> Outcome:
     started, used = time.perf_counter(), time.process_time()
     try:
         scenario = _wirespeed.Scenario(task.scenario, "<point>", [])
-        (run,) = _wirespeed.run([scenario], threads=1, stock=_stock(task), progress=_go_on)
+        stock = _stock(task)
+        (run,) = _wirespeed.run([scenario], threads=1, stock=stock, progress=_go_on)
+        refused = tuple(stock.refused())
         summary: dict[str, Any] = json.loads(run.summary_json)
         if summary.get("partial"):
             raise KeyboardInterrupt
         values, error = columns(summary), None
     except (InputError, RuntimeError, OSError, MemoryError) as e:
-        values, error = {}, f"{e}"
+        values, error, refused = {}, f"{e}", ()
     spent = time.perf_counter() - started, time.process_time() - used
-    return Outcome(task.key, values, error, *spent, _here())
+    return Outcome(task.key, values, error, *spent, _here(), refused)
 
 
 def build() -> str:
@@ -150,7 +154,7 @@ def _stock(task: Task) -> _wirespeed.Stock:
         if task.near not in of_files:
             if len(of_files) > _MOST_NEAR:
                 del of_files[list(of_files)[1]]
-            of_files[task.near] = of_files[""].near(_wirespeed.Scenario(task.near, "<near>", []))
+            of_files[task.near] = of_files[""].near(_wirespeed.Scenario(task.near, "<near>", []), files.warm_folder())
         return of_files[task.near]
 
 

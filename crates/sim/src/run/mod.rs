@@ -8,6 +8,7 @@
 //! that.
 
 pub mod counts;
+pub mod kept;
 pub mod measure;
 pub mod near;
 mod observe;

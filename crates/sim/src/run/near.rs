@@ -4,7 +4,7 @@
 //! measured is to fill the same caches with the same tables. Here one of them, the base, warms up from nothing, once for each seed
 //! of the traffic. Each other machine takes over what the base's caches hold (`Server::take_over`), goes on until its own state
 //! has settled, once, too, at its own rate of packets, and its runs go on from clones of that. What a run finds depends
-//! on its scenario and on the base's alone, not on what ran before it or beside it.
+//! on its scenario and on the base's alone, not on what ran before it or beside it. Bases may be kept for other processes ([`super::kept`]).
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -15,6 +15,7 @@ use engine::Seed;
 use traffic::Load;
 
 use crate::load::{InputFile, Stock, load};
+use crate::run::kept::{BaseStore, find_or_make};
 use crate::run::schedule::ProgressWatch;
 use crate::run::simulate::SimulationSetup;
 use crate::run::warm::{Inherited, WarmServer};
@@ -36,6 +37,8 @@ pub struct Near {
     /// By seed.
     bases: Mutex<Kept<u64>>,
     machines: Mutex<Kept<String>>,
+    /// Keeps bases for other processes.
+    store: Option<Arc<dyn BaseStore>>,
 }
 
 /// Where a warm machine is put once it is made; whoever wants it meanwhile waits.
@@ -91,7 +94,13 @@ impl Near {
     pub fn new(mut scenario: Scenario) -> Near {
         // It is as warm as it gets, whatever is cut of runs near it.
         scenario.run.warmup = None;
-        Near { scenario, bases: Kept::new(KEPT_BASES), machines: Kept::new(KEPT) }
+        Near { scenario, bases: Kept::new(KEPT_BASES), machines: Kept::new(KEPT), store: None }
+    }
+
+    /// Looks for bases in `store` before it warms them up, and keeps them there.
+    pub fn kept_in(mut self, store: Arc<dyn BaseStore>) -> Near {
+        self.store = Some(store);
+        self
     }
 
     /// What names the base in the ids of runs near it, with packets of `seed`.
@@ -164,6 +173,12 @@ impl Near {
         };
         let setup = SimulationSetup { scenario, function: &loaded.function, blueprint: &loaded.blueprint };
         let own = scenario.traffic.offered(scenario.nic.rate);
-        setup.warm_at(&own, scenario.run.packets.max(LEAST_OF_BASE), watch)
+        let packets = scenario.run.packets.max(LEAST_OF_BASE);
+        let make = || setup.warm_at(&own, packets, watch);
+        let Some(store) = &self.store else {
+            return make();
+        };
+        let of = format!("{} {packets}", belonging(scenario, &loaded.inputs, Seed(seed)));
+        find_or_make(store.as_ref(), &of, || setup.server(&own), make, watch)
     }
 }

@@ -36,7 +36,8 @@
 //! stand for those of the other one count as used.
 
 use schemars::JsonSchema;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use state::StateError;
 use stats::{BatchMeans, mser5};
 use units::Ps;
 
@@ -106,7 +107,7 @@ pub enum WarmUpEnd {
 }
 
 /// What is watched to tell whether a machine is warm.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WarmthMeasure {
     /// Lines in the LLC.
@@ -144,6 +145,8 @@ pub(crate) struct WarmServer {
     taken: TakenOver,
 }
 
+state::state!(WarmServer { values: [untimed, refused, unsettled, taken], arrays: [], parts: [server], built: [] });
+
 /// What a server begins with.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Inherited {
@@ -153,6 +156,26 @@ pub(crate) struct Inherited {
 }
 
 impl WarmServer {
+    /// The state; `of` is what it belongs to.
+    ///
+    /// # Errors
+    /// As [`Server::save`].
+    pub(crate) fn seal(&self, version: &str, of: &str) -> Result<Vec<u8>, StateError> {
+        state::seal(self, version, of)
+    }
+
+    /// What [`WarmServer::seal`] gave of a server that was built as `built`, which has done nothing yet.
+    ///
+    /// # Errors
+    /// As [`Server::resume`].
+    pub(crate) fn open(built: Server, version: &str, of: &str, bytes: &[u8]) -> Result<WarmServer, StateError> {
+        let mut warm =
+            WarmServer { server: built, untimed: 0, refused: 0, unsettled: Vec::new(), taken: TakenOver::default() };
+        state::open(&mut warm, version, of, bytes)?;
+        warm.server.is_resumed();
+        Ok(warm)
+    }
+
     /// `server`, which has done nothing yet, begins with what the caches of this one hold; see [`Server::take_over`].
     pub(crate) fn hand_over(&self, server: &mut Server, same_tables: bool) -> Inherited {
         let taken = server.take_over(&self.server, same_tables);

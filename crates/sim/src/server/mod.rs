@@ -68,7 +68,7 @@ use crate::server::pending::PendingIo;
 use crate::server::placing::PlacingCounters;
 use crate::server::scattered::Scattered;
 
-pub use saved::belonging;
+pub use saved::{STATE_VERSION, belonging};
 
 /// What becomes of an offered packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

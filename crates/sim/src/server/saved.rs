@@ -13,7 +13,7 @@ use crate::scenario::{RunSpec, Scenario};
 
 /// The program, and how its states are laid out: to be raised when a type changes whose fields are not named in
 /// [`state::state!`].
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "/7");
+pub const STATE_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "/7");
 
 /// What a server's state belongs to, in words: the scenario's name, and a hash of all in it that a server is built of, of
 /// the content of its files, and of the seed. How long and how often it runs, and the policy, do not count.
@@ -35,7 +35,7 @@ impl Server {
     /// # Errors
     /// A value that cannot be written, which is a defect of its type.
     pub fn save(&self, of: &str) -> Result<Vec<u8>, StateError> {
-        state::seal(self, VERSION, of)
+        state::seal(self, STATE_VERSION, of)
     }
 
     /// Goes on from where the server that was saved stood. This one was built of the same scenario, function and seed.
@@ -45,9 +45,14 @@ impl Server {
     /// Bytes that are no state, or not whole; a state of another version, or of another scenario.
     pub fn resume(&mut self, of: &str, bytes: &[u8]) -> Result<(), StateError> {
         let mut resumed = self.clone();
-        state::open(&mut resumed, VERSION, of, bytes)?;
-        resumed.memory.set_untimed(resumed.coarse.on);
+        state::open(&mut resumed, STATE_VERSION, of, bytes)?;
+        resumed.is_resumed();
         *self = resumed;
         Ok(())
+    }
+
+    /// What a state was put into behaves as it says.
+    pub(crate) fn is_resumed(&mut self) {
+        self.memory.set_untimed(self.coarse.on);
     }
 }

@@ -4,12 +4,13 @@
 //! how long they have been free: the one that was used last stands for the one that will be used last here, so that a pool that
 //! gives back the coldest mbuf finds it as cold as there.
 
+use serde::{Deserialize, Serialize};
 use units::{Clos, CoreId};
 
 use super::{CoreInput, Server};
 
 /// What came along.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TakenOver {
     /// Lines of the LLC.
     pub lines: u64,

@@ -1,9 +1,12 @@
 //! Machines that begin with what a like machine's caches hold find what they find from nothing, and sooner.
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
-use sim::{Near, RunOptions, RunResult, Scenario, Stock, run, run_from, summary};
+use sim::{BaseClaim, BaseStore, Near, RunOptions, RunResult, Scenario, Stock, run, run_from, summary};
+
+use state::StateError;
 
 use super::run::{SLOW, scenario, without_host};
 
@@ -104,4 +107,80 @@ fn a_base_that_cannot_be_is_the_error_of_whoever_begins_near_it() {
     assert!(failed.to_string().contains("/nowhere/at/all"), "{failed}");
     let stopped = run_from(&stock, Some(&Near::new(of(&[]))), &[of(&[])], RunOptions::default(), &mut |_| false);
     assert!(stopped.is_err() || stopped.unwrap()[0].partial);
+}
+
+/// Keeps bases by name; `wrong` is given for each of them.
+#[derive(Default)]
+struct BasesInMemory {
+    build: &'static str,
+    kept: Mutex<HashMap<String, Vec<u8>>>,
+    wrong: Option<Vec<u8>>,
+    refused: Mutex<Vec<StateError>>,
+}
+
+impl BaseStore for BasesInMemory {
+    fn build(&self) -> &str {
+        self.build
+    }
+
+    fn claim(&self, name: &str) -> BaseClaim {
+        let kept = self.wrong.clone().or_else(|| self.kept.lock().unwrap().get(name).cloned());
+        kept.map_or_else(|| BaseClaim::Make(Box::new(())), BaseClaim::Kept)
+    }
+
+    fn keep(&self, name: &str, bytes: &[u8]) {
+        self.kept.lock().unwrap().insert(name.into(), bytes.into());
+    }
+
+    fn refuse(&self, _: &str, why: &StateError) {
+        self.refused.lock().unwrap().push(why.clone());
+    }
+}
+
+/// What `one` finds near `base` in a process that has `shelf`.
+fn beside(base: &Scenario, shelf: &Arc<BasesInMemory>, one: &Scenario) -> Value {
+    told(&near(&Near::new(base.clone()).kept_in(shelf.clone()), std::slice::from_ref(one))[0])
+}
+
+#[test]
+fn a_base_that_another_process_has_made_gives_the_same_result() {
+    let (base, one) = (of(&[]), of(&["nic.rx_descriptors=512", "traffic.load=0.5"]));
+    let alone = told(&near(&Near::new(base.clone()), std::slice::from_ref(&one))[0]);
+    let shelf = Arc::new(BasesInMemory::default());
+    assert_eq!(beside(&base, &shelf, &one), alone);
+    let made = shelf.kept.lock().unwrap().clone();
+    assert_eq!(made.len(), 1, "the base alone");
+    assert_eq!(beside(&base, &shelf, &one), alone);
+    assert_eq!(*shelf.kept.lock().unwrap(), made);
+    assert!(shelf.refused.lock().unwrap().is_empty());
+    beside(&base, &shelf, &of(&["run.seed=7"]));
+    assert_eq!(shelf.kept.lock().unwrap().len(), 2, "another seed has another base");
+}
+
+#[test]
+fn a_base_of_another_machine_version_or_content_is_refused_and_made_again() {
+    let (base, one) = (of(&[]), of(&["traffic.load=0.5"]));
+    let bytes = |base: &Scenario, build| {
+        let shelf = Arc::new(BasesInMemory { build, ..BasesInMemory::default() });
+        beside(base, &shelf, &one);
+        let kept = shelf.kept.lock().unwrap();
+        kept.values().next().unwrap().clone()
+    };
+    let own = bytes(&base, "");
+    let alone = told(&near(&Near::new(base.clone()), std::slice::from_ref(&one))[0]);
+    let cut = own[..own.len() - 1].to_vec();
+    for (wrong, what) in [
+        (bytes(&of(&["machine.cores=3"]), ""), "the state is of \"test ("),
+        (bytes(&base, "another"), "the state is of version 0.1.0/"),
+        (cut, "the state is damaged"),
+        (Vec::new(), "the state begins with nothing"),
+    ] {
+        let shelf = Arc::new(BasesInMemory { wrong: Some(wrong), ..BasesInMemory::default() });
+        assert_eq!(beside(&base, &shelf, &one), alone, "{what}");
+        let refused = shelf.refused.lock().unwrap();
+        assert_eq!(refused.len(), 1, "{what}");
+        let said = refused[0].to_string();
+        assert!(said.starts_with(what) && said.contains("allowed is"), "{said}");
+        assert_eq!(shelf.kept.lock().unwrap().values().next(), Some(&own), "{what}: it is made again");
+    }
 }
