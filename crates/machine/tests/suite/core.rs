@@ -34,8 +34,8 @@ impl Memory for Flat {
 }
 
 /// Region offsets are addresses.
-struct Plain {
-    short_cut: bool,
+pub(super) struct Plain {
+    pub(super) short_cut: bool,
 }
 
 impl Layout for Plain {
@@ -50,7 +50,7 @@ impl Layout for Plain {
     }
 }
 
-fn spec(model: CoreModel, rob: u32, outstanding: u32) -> CoreSpec {
+pub(super) fn spec(model: CoreModel, rob: u32, outstanding: u32) -> CoreSpec {
     CoreSpec {
         model,
         frequency: Frequency::from_ghz(2.0),
@@ -71,21 +71,21 @@ fn spec(model: CoreModel, rob: u32, outstanding: u32) -> CoreSpec {
 
 /// Instructions before it, its line, how it accesses it, and how many references back its address
 /// comes from.
-type Op = (u32, u64, bool, u8);
+pub(super) type Op = (u32, u64, bool, u8);
 
-fn ops() -> impl Strategy<Value = Vec<Op>> {
+pub(super) fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec((0u32..60, 0u64..200, prop::bool::weighted(0.2), 0u8..5), 1..120)
 }
 
-const PREFETCHERS: &[PrefetcherSpec] = &[
+pub(super) const PREFETCHERS: &[PrefetcherSpec] = &[
     PrefetcherSpec::NextLine { degree: 2 },
     PrefetcherSpec::Stride { degree: 2, entries: 16 },
     PrefetcherSpec::Stream { degree: 2, distance: 8, streams: 4 },
 ];
-const PACKETS: u64 = 3;
+pub(super) const PACKETS: u64 = 3;
 const START: Ps = Ps(5_000);
 
-fn record(ops: &[Op], into: &mut Script) {
+pub(super) fn record(ops: &[Op], into: &mut Script) {
     into.clear();
     for (i, &(work, line, store, dep)) in ops.iter().enumerate() {
         let packet = PacketId(i as u64 / 7 % PACKETS);
@@ -160,7 +160,7 @@ fn recurrence(spec: &CoreSpec, ops: &[Op]) -> Ps {
     retired.max(last_out)
 }
 
-fn hierarchy(tlb: Option<TlbSpec>, prefetcher: Option<PrefetcherSpec>) -> Hierarchy {
+pub(super) fn hierarchy(tlb: Option<TlbSpec>, prefetcher: Option<PrefetcherSpec>) -> Hierarchy {
     waiting(None, tlb, prefetcher)
 }
 
@@ -182,7 +182,7 @@ fn translation(page: u64, walk_ns: f64) -> TlbSpec {
 
 fn waiting(prefetches: Option<u32>, tlb: Option<TlbSpec>, prefetcher: Option<PrefetcherSpec>) -> Hierarchy {
     let spec = MemorySpec { waiting_prefetches: prefetches.unwrap_or(0), tlb, prefetcher, ..plain_memory() };
-    Hierarchy::new(&spec, 2, "machine").unwrap()
+    Hierarchy::new(&spec, 3, "machine").unwrap()
 }
 
 fn plain_memory() -> MemorySpec {

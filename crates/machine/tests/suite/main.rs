@@ -7,6 +7,7 @@ mod copy_level;
 mod copy_table;
 mod core;
 mod dram;
+mod in_order_of_time;
 mod microengines;
 mod switches;
 mod traces;
