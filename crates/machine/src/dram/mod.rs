@@ -5,8 +5,9 @@
 //!
 //! Models channels, banks with an open row each (or closed behind each line), column, activate and precharge
 //! times, the data bus, and all-bank refresh. Requests reserve bank and bus in the order in which
-//! they arrive (FCFS); writes are posted and take the same resources. Left out: command-bus
-//! contention, tFAW and tRRD, read/write turnaround, bank groups, reordering.
+//! they arrive (FCFS); writes are posted and take the same resources. A channel takes a write in once it has fewer than
+//! [`POSTED`] before it, which whoever waits for that may ask. Left out: command-bus contention, tFAW and tRRD, read/write
+//! turnaround, bank groups, reordering.
 //!
 //! Lines go round robin over channels; within a channel the address is row | bank | column with the
 //! bank bits XORed with the low row bits (Zhang, Zhu, Zhang, MICRO 2000), as server controllers do,
@@ -43,6 +44,9 @@ use units::{LINE_BYTES, Line, Ps, Size, Span};
 
 use crate::divisor::Divisor;
 use crate::{MachineError, Response, Served};
+
+/// Writes that a channel has before one more is held up (assumed: as many as two write queues).
+pub(crate) const POSTED: usize = 64;
 
 /// DRAM behind the LLC.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -199,6 +203,10 @@ pub struct Dram {
     channels: Vec<ReservedChannel>,
     /// Those of the first channel, then those of the next.
     banks: Vec<ReservedBank>,
+    /// When the last [`POSTED`] writes of each channel have passed, those of the first channel, then those of the next.
+    posted: Vec<Ps>,
+    /// When the channel of the last write has taken that in.
+    accepted: Ps,
     /// But for the time of the buses, which the lines tell.
     counters: DramCounters,
     /// Nothing waits, and nothing takes a bank or a bus.
@@ -229,6 +237,8 @@ struct ReservedChannel {
     /// The refresh interval that was last looked at, and from when to when in it no refresh stops commands.
     epoch: u64,
     quiet: (Ps, Ps),
+    /// Where the next write's place in `posted` is.
+    next_posted: usize,
 }
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -341,9 +351,12 @@ impl Dram {
                     open_until: Ps::ZERO,
                     epoch: 0,
                     quiet: (Ps::ZERO, spec.t_refi.ps()),
+                    next_posted: 0,
                 };
                 spec.channels as usize
             ],
+            posted: vec![Ps::ZERO; spec.channels as usize * POSTED],
+            accepted: Ps::ZERO,
             banks: vec![ReservedBank { row: open, ..ReservedBank::default() }; (spec.channels * spec.banks) as usize],
             counters: DramCounters::default(),
             untimed: false,
@@ -396,11 +409,19 @@ impl Dram {
         self.reserve(line, write, now, |_, _| {})
     }
 
-    /// [`Dram::post`] of lines, each at its time.
-    pub(crate) fn post_all(&mut self, lines: &[(Line, Ps)], write: bool) {
+    /// Writes lines, each at its time: when the channels have taken them in, at the latest.
+    pub(crate) fn write_all(&mut self, lines: &[(Line, Ps)]) -> Ps {
+        let mut accepted = Ps::ZERO;
         for &(line, at) in lines {
-            self.reserve(line, write, at, |_, _| {});
+            self.reserve(line, true, at, |_, _| {});
+            accepted = accepted.max(self.accepted);
         }
+        accepted
+    }
+
+    /// When the channel of the last write has taken that in; it may long have been so.
+    pub(crate) fn accepted(&self) -> Ps {
+        self.accepted
     }
 
     /// Where a line is.
@@ -418,10 +439,11 @@ impl Dram {
     #[inline(always)]
     pub(crate) fn reserve(&mut self, line: Line, write: bool, now: Ps, mut part: impl FnMut(Reason, Ps)) -> Ps {
         if self.untimed {
+            self.accepted = Ps::ZERO;
             return self.touch(line, write, now);
         }
-        let BankLocation { channel, bank, row } = self.place(line);
-        let (channel, bank) = (&mut self.channels[channel], &mut self.banks[bank]);
+        let BankLocation { channel: number, bank, row } = self.place(line);
+        let (channel, bank) = (&mut self.channels[number], &mut self.banks[bank]);
         let t = &self.timing;
         // A request out of turn waits as if it came with the latest: those made before it are served before it,
         // but not at a later time.
@@ -482,6 +504,12 @@ impl Dram {
         // The column command goes out when the bus will be free for its data.
         bank.ready = start.since(t.cl) + t.burst;
         channel.bus_free = start + t.burst;
+        if write {
+            let oldest = &mut self.posted[number * POSTED + channel.next_posted];
+            self.accepted = oldest.since(out_of_turn);
+            *oldest = channel.bus_free;
+            channel.next_posted = (channel.next_posted + 1) % POSTED;
+        }
         *(if write { &mut self.counters.writes } else { &mut self.counters.reads }) += 1;
         part(Reason::DramQueue, t.overhead);
         part(Reason::Refresh, refresh);
@@ -628,6 +656,8 @@ mod tests {
         latest: u64,
         bus: u64,
         banks: [NaiveBank; 16],
+        /// When each write has passed.
+        written: Vec<u64>,
         counters: DramCounters,
     }
 
@@ -674,8 +704,15 @@ mod tests {
             bank.ready = start.saturating_sub(ps(spec.t_cl)) + ps(spec.t_burst);
             self.bus = start + ps(spec.t_burst);
             self.counters.bus_busy += spec.t_burst.ps();
+            self.written.extend(write.then_some(self.bus));
             *(if write { &mut self.counters.writes } else { &mut self.counters.reads }) += 1;
             self.bus - (self.latest - now)
+        }
+
+        /// When the last write, which came at `now`, has fewer than 64 before it.
+        fn accepted(&self, now: u64) -> u64 {
+            let before = self.written.len().checked_sub(65).map_or(0, |i| self.written[i]);
+            before.saturating_sub(self.latest - now)
         }
     }
 
@@ -694,6 +731,9 @@ mod tests {
                 now = (now + later).max(0);
                 let at = Ps::from_ns(now as u64);
                 prop_assert_eq!(dram.post(Line(line), write, at).0, naive.post(&spec, line, write, at.0));
+                if write {
+                    prop_assert_eq!(dram.accepted().0, naive.accepted(at.0));
+                }
                 prop_assert_eq!(dram.counters(), naive.counters);
             }
         }

@@ -42,6 +42,8 @@ pub(super) struct Behind {
     pub drams: Vec<Dram>,
     /// Controllers in their place, which answer later.
     pub pending: Option<Box<PendingMemory>>,
+    /// When DRAM has taken in what was written last, where that answers at once; it may long have been so.
+    pub accepted: Ps,
 }
 
 impl Behind {
@@ -68,6 +70,7 @@ impl Behind {
             homes: Vec::new(),
             drams: (0..homes).map(|_| Dram::new(&spec.dram, path)).collect::<Result<_, _>>()?,
             pending: pending.transpose()?.map(Box::new),
+            accepted: Ps::ZERO,
         })
     }
 
@@ -178,7 +181,11 @@ impl Behind {
         let there = at + self.fabric.send_home(home, at);
         let done = match &mut self.pending {
             Some(pending) => pending.write(home, line, there),
-            None => self.drams[home].post(line, true, there),
+            None => {
+                let done = self.drams[home].post(line, true, there);
+                self.accepted = self.drams[home].accepted();
+                done
+            }
         };
         (there, done)
     }

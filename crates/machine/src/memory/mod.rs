@@ -557,7 +557,8 @@ impl Hierarchy {
     }
 
     /// A device writes `count` lines of a packet from `first` on at `now`, one after the other: when the last write is
-    /// done, as far as that is known (see [`Hierarchy::open`]), and translation apart (see [`Hierarchy::translated`]).
+    /// done, as far as that is known (see [`Hierarchy::open`]), and translation apart (see [`Hierarchy::translated`]). A write
+    /// that puts a dirty line out of the LLC is done once memory has taken that in: until then it has no place to go.
     pub fn dma_write(&mut self, first: Line, count: u64, now: Ps) -> Ps {
         self.translate_for_device(first, count, now);
         if self.is_plain() && self.io_ways.0 != 0 && self.inclusion != Inclusion::Inclusive {
@@ -640,7 +641,7 @@ impl Hierarchy {
                 gone += 1;
             });
             hits += u64::from((found | held).count_ones());
-            self.write_back_all(&victims[..gone]);
+            latest = latest.max(self.write_back_all(&victims[..gone]));
             line += u64::from(row);
         }
         self.scratch = Some(scratch);
@@ -649,13 +650,13 @@ impl Hierarchy {
         latest
     }
 
-    /// [`Hierarchy::write_back`] of lines, each at its time, where DRAM answers at once.
+    /// [`Hierarchy::write_back`] of lines, each at its time, where DRAM answers at once: when that has taken them in.
     #[inline(always)]
-    fn write_back_all(&mut self, lines: &[(Line, Ps)]) {
+    fn write_back_all(&mut self, lines: &[(Line, Ps)]) -> Ps {
         #[cfg(test)]
         self.log.extend(lines.iter().map(|&(line, _)| crate::copy_table::Move::WriteBack(line)));
         self.counters.writebacks += lines.len() as u64;
-        self.behind.drams[0].post_all(lines, true);
+        self.behind.drams[0].write_all(lines)
     }
 
     /// What [`Hierarchy::read_by_device`] does to each of `count` lines from `first` on, where all is plain.
@@ -726,19 +727,20 @@ impl Hierarchy {
             let there = if self.behind.tails.is_some() { self.hold(line, at) } else { None };
             return there.unwrap_or_else(|| self.behind.write(line, at).1);
         };
-        let found = self.fill_or_write(line, spot, io, at);
+        let (found, at) = self.fill_or_write(line, spot, io, at);
         self.counters.dma_write.count(found || held);
         at
     }
 
-    /// A device's `line` is in the LLC, in place or as `io` says; whether it was there.
+    /// A device's `line` is in the LLC, in place or as `io` says; whether it was there, and when it has its place.
     #[inline(always)]
-    fn fill_or_write(&mut self, line: Line, spot: Spot, io: FillRule, at: Ps) -> bool {
+    fn fill_or_write(&mut self, line: Line, spot: Spot, io: FillRule, at: Ps) -> (bool, Ps) {
         match self.llc.write_or_fill(spot, io) {
-            WriteOutcome::InPlace => true,
+            WriteOutcome::InPlace => (true, at),
             WriteOutcome::Filled(victim) => {
+                self.behind.accepted = Ps::ZERO;
                 self.evict_from_llc(line, true, victim, at);
-                false
+                (false, at.max(self.behind.accepted))
             }
         }
     }

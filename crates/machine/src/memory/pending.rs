@@ -3,7 +3,8 @@
 //!
 //! A request goes from LLC to controller and back in half of `dram.overhead` each. Whoever asks for a line that is on
 //! its way waits for it (a merge in the LLC's MSHRs), whether the tags have it already or have lost it again. Writes
-//! are posted: a device's write is done once its channel has fewer than [`POSTED`] before it.
+//! are posted: a device's write is done once its channel has fewer than [`POSTED`] before it, and before the write-backs of
+//! what it has put out of the LLC.
 
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -13,11 +14,13 @@ use stats::{Path, Reason};
 use units::{CoreId, Line, Ps, Ticket};
 
 use super::Hierarchy;
-use crate::dram::{CommandReport, Commanded, ControllerSetting, DramCounters, DramSpec, EnergyEvents, FinishedRead};
+use crate::dram::{
+    self, CommandReport, Commanded, ControllerSetting, DramCounters, DramSpec, EnergyEvents, FinishedRead,
+};
 use crate::{MachineError, Reply, Response, Served};
 
-/// Writes that wait at the LLC for a channel before a device's write is held up (assumed: as many as two write queues).
-const POSTED: u64 = 64;
+/// Writes that wait at the LLC for a channel before a device's write is held up.
+const POSTED: u64 = dram::POSTED as u64;
 
 /// A device's request of several lines that is answered later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]

@@ -106,13 +106,13 @@ impl Hierarchy {
 
     /// When the write of `line` into the consumer's L2 is done.
     fn write_to_l2(&mut self, line: Line, spot: Spot, consumer: Consumer, now: Ps) -> Ps {
-        let (at, held) = self.claim_for_device(line, spot, now);
+        let (mut at, held) = self.claim_for_device(line, spot, now);
         let io = FillRule { ways: self.io_ways, age: self.io_age, owner: llc::DEVICES };
         let share = self.share_of(consumer.clos);
         let found = if self.inclusion == Inclusion::Inclusive {
             let rule = if io.ways.0 == 0 { share } else { io };
             let there = self.llc.has(spot);
-            self.fill_or_write(line, spot, rule, at);
+            at = self.fill_or_write(line, spot, rule, at).1;
             there
         } else {
             self.llc.remove(spot).is_some()

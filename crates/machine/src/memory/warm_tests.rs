@@ -12,7 +12,7 @@ use super::together_tests::{Features, features, machine};
 use crate::{Memory, Served};
 
 /// What keeps time, and what counts it.
-const OF_TIME: [&str; 25] = [
+const OF_TIME: [&str; 28] = [
     "slices",
     "links",
     "in_flight",
@@ -20,6 +20,9 @@ const OF_TIME: [&str; 25] = [
     "untimed",
     "latest",
     "bus_free",
+    "posted",
+    "accepted",
+    "next_posted",
     "open",
     "open_until",
     "quiet",

@@ -6,6 +6,7 @@ mod controllers;
 mod copy_level;
 mod copy_table;
 mod core;
+mod device_writes;
 mod dram;
 mod in_order_of_time;
 mod microengines;
