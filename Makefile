@@ -16,6 +16,7 @@ OUT    ?= out/demo
 GPU_CSV ?= out/bench-gpu.csv
 GPU_SECONDS ?= 540
 ACCURACY_SVG ?= out/accuracy.svg
+WEB ?= out/web
 
 export RUST_MIN := $(shell sed -n 's/^rust-version *= *"\(.*\)"/\1/p' Cargo.toml)
 export PYTHON ?= python3
@@ -24,7 +25,7 @@ RUST_FILES    := $(shell find crates presets papers -type f \( -name '*.rs' -o -
 PACKAGE_FILES := Cargo.toml Cargo.lock pyproject.toml $(RUST_FILES)
 
 .NOTPARALLEL:
-.PHONY: help build demo test test-build test-slow bench bench-host accuracy docs wheel sdist deb sbom release-check licences papers notebooks schema sample modules kernels kernel-compiler bench-gpu fmt clean check-tools
+.PHONY: help build demo test test-build test-slow bench bench-host accuracy docs web wheel sdist deb sbom release-check licences papers notebooks schema sample modules kernels kernel-compiler bench-gpu fmt clean check-tools
 
 help: ## Print this
 	@echo 'make demo        set up, simulate a router on ISP traffic, write a report ($(OUT)/report.html)'
@@ -36,6 +37,7 @@ help: ## Print this
 	@echo 'make accuracy    predictions beside published measurements of real servers ($(ACCURACY_SVG))'
 	@echo 'make bench-gpu   the router: every mode of this machine'"'"'s GPU beside its CPU ($(GPU_CSV)), under 10 minutes'
 	@echo 'make docs        the documentation, in site/'
+	@echo 'make web         the browser edition, one page that needs no server and no network ($(WEB)/index.html)'
 	@echo 'make wheel       a wheel with both commands, in dist/; WHEEL=--zig for older systems than this one (wants ziglang)'
 	@echo 'make sdist       the sources as pip installs them, in dist/'
 	@echo 'make deb         wirespeedd for Debian and Ubuntu, in dist/'
@@ -153,6 +155,10 @@ bench-gpu: check-tools
 docs: $(STAMPS)/package $(STAMPS)/docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo 'documentation: $(abspath site)/index.html'
+
+# Sets up what it needs: the standard library for browsers by rustup, Pyodide and Vega by npm. Exit code 3 where either is missing.
+web: $(STAMPS)/package
+	$(BIN)/python packaging/web.py $(WEB)
 
 # --- packages ---------------------------------------------------------------------------------------------------------
 

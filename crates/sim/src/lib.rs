@@ -13,6 +13,7 @@ pub mod server;
 
 pub use answer::compare::compare;
 pub use answer::summary::{run_id, summary};
+#[cfg(not(target_family = "wasm"))]
 pub use answer::tables::{RunTables, TABLES};
 pub use answer::verdict::{RunVerdict, verdict};
 pub use load::{InputFile, Loaded, Routing, Stock};
@@ -21,6 +22,6 @@ pub use run::near::Near;
 pub use run::schedule::ProgressWatch;
 pub use run::simulate::{Measured, SimulationSetup};
 pub use run::warm::{WarmUp, WarmUpEnd, WarmthMeasure};
-pub use run::{Progress, RunOptions, RunResult, run, run_all, run_from};
+pub use run::{Progress, RunOptions, RunResult, run, run_all, run_from, run_heard};
 pub use scenario::{Overrides, RateSearch, Scenario, ScenarioError};
 pub use server::owners::ApplicationFound;

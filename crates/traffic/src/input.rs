@@ -4,8 +4,9 @@
 //! before. Decompression is streamed, so a decompression bomb costs time in proportion to what is
 //! read from it and no memory. Decoders are limited to [`DECODER_MEMORY`] of state.
 
+#[cfg(not(target_family = "wasm"))]
 use std::fs::File;
-use std::io::{self, BufReader, Cursor, Read};
+use std::io::{self, BufRead, BufReader, Cursor, Read};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,8 +20,10 @@ use crate::error::TrafficError;
 pub(crate) const MAX_PEEK: usize = 1 << 20;
 const CHUNK: usize = 1 << 17;
 /// State a decoder may hold: xz at its highest standard preset needs 65 MiB to decode.
+#[cfg(not(target_family = "wasm"))]
 const DECODER_MEMORY: u64 = 256 << 20;
 /// `windowLog` 27: 128 MiB, the limit of the zstd command line without `--long`.
+#[cfg(not(target_family = "wasm"))]
 const ZSTD_WINDOW_LOG: u32 = 27;
 
 /// How an input was compressed.
@@ -75,6 +78,14 @@ impl Read for Tap {
     }
 }
 
+/// Whether a file can be read to its end, which a pipe has not.
+fn is_whole(file: &File) -> bool {
+    #[cfg(not(target_family = "wasm"))]
+    return file.metadata().is_ok_and(|m| m.is_file());
+    #[cfg(target_family = "wasm")]
+    return file.is_whole();
+}
+
 /// A reader that has panicked leaves what it had read.
 fn locked(tapped: &Mutex<Tapped>) -> MutexGuard<'_, Tapped> {
     tapped.lock().unwrap_or_else(PoisonError::into_inner)
@@ -118,7 +129,7 @@ impl InputStream {
     pub(crate) fn content(&mut self) -> Result<Option<String>, TrafficError> {
         let Some(tapped) = &self.tapped else { return Ok(None) };
         let mut tapped = locked(tapped);
-        if tapped.file.metadata().is_ok_and(|m| m.is_file()) {
+        if is_whole(&tapped.file) {
             let mut buffer = vec![0; CHUNK];
             while !self.stop.is_set() {
                 match tapped.file.read(&mut buffer) {
@@ -150,16 +161,7 @@ impl InputStream {
         let inner: Box<dyn Read + Send> = match compression {
             Compression::Plain => Box::new(whole),
             Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(BufReader::with_capacity(CHUNK, whole))),
-            Compression::Xz => {
-                let stream = liblzma::stream::Stream::new_stream_decoder(DECODER_MEMORY, liblzma::stream::CONCATENATED)
-                    .map_err(io::Error::other)?;
-                Box::new(liblzma::read::XzDecoder::new_stream(BufReader::with_capacity(CHUNK, whole), stream))
-            }
-            Compression::Zstd => {
-                let mut decoder = zstd::stream::read::Decoder::with_buffer(BufReader::with_capacity(CHUNK, whole))?;
-                decoder.window_log_max(ZSTD_WINDOW_LOG)?;
-                Box::new(decoder)
-            }
+            Compression::Xz | Compression::Zstd => decoder(compression, BufReader::with_capacity(CHUNK, whole))?,
         };
         Ok(InputStream {
             inner,
@@ -275,6 +277,28 @@ impl InputStream {
     }
 }
 
+/// A decoder of xz or else of Zstandard.
+#[cfg(not(target_family = "wasm"))]
+fn decoder(compression: Compression, packed: impl BufRead + Send + 'static) -> io::Result<Box<dyn Read + Send>> {
+    if compression == Compression::Xz {
+        let stream = liblzma::stream::Stream::new_stream_decoder(DECODER_MEMORY, liblzma::stream::CONCATENATED)
+            .map_err(io::Error::other)?;
+        return Ok(Box::new(liblzma::read::XzDecoder::new_stream(packed, stream)));
+    }
+    let mut decoder = zstd::stream::read::Decoder::with_buffer(packed)?;
+    decoder.window_log_max(ZSTD_WINDOW_LOG)?;
+    Ok(Box::new(decoder))
+}
+
+/// The libraries of both are C, which is not compiled for a browser.
+#[cfg(target_family = "wasm")]
+fn decoder(compression: Compression, _: impl BufRead) -> io::Result<Box<dyn Read + Send>> {
+    Err(io::Error::other(format!(
+        "it is packed with {}, which is not read in a browser: unpack it, or pack it with gzip",
+        compression.name()
+    )))
+}
+
 /// Whether a decoder would need more memory than it may have, as both libraries put it.
 fn wants_memory(failure: &io::Error) -> bool {
     let text = failure.to_string().to_ascii_lowercase();
@@ -293,6 +317,17 @@ pub(crate) fn text_of(path: &Path, most: u64) -> Result<String, TrafficError> {
     Ok(text)
 }
 
+/// The bytes of a file that [`keep`](crate::keep) was given.
+#[cfg(target_family = "wasm")]
+type File = crate::page_files::PageFile;
+
+#[cfg(target_family = "wasm")]
+fn file(path: &Path) -> Result<File, TrafficError> {
+    let missing = || io::Error::new(io::ErrorKind::NotFound, "the page was not given it");
+    crate::page_files::open(path).ok_or_else(|| TrafficError::Open { path: path.into(), source: missing() })
+}
+
+#[cfg(not(target_family = "wasm"))]
 fn file(path: &Path) -> Result<File, TrafficError> {
     let failed = |source| TrafficError::Open { path: path.into(), source };
     let file = File::open(path).map_err(failed)?;

@@ -30,6 +30,8 @@ mod inspect;
 mod lines;
 mod link;
 pub mod mobile;
+#[cfg(target_family = "wasm")]
+mod page_files;
 mod patterns;
 mod payload;
 mod phases;
@@ -52,6 +54,8 @@ pub use inspect::{
     inspect_file,
 };
 pub use link::link_name;
+#[cfg(target_family = "wasm")]
+pub use page_files::keep;
 pub use patterns::{PatternSelection, SignatureString, SignatureStrings};
 pub use payload::PayloadSpec;
 pub use phases::PhaseSpec;

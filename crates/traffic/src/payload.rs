@@ -118,7 +118,8 @@ impl Payload {
         let bytes = (packet.frame_bytes as usize).saturating_sub(headers).min(BYTES);
         // The finaliser of SplitMix64, so that neighbours carry different stretches.
         let z = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let at = ((z ^ z >> 27) as usize) % (BYTES - bytes + 1);
+        // Of all 64 bits, whatever a machine's addresses have.
+        let at = ((z ^ z >> 27) % (BYTES - bytes + 1) as u64) as usize;
         packet.data.truncate(headers);
         packet.data.extend_from_slice(&self.text[at..at + bytes]);
     }

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping
 from html import escape
-from typing import Any
+from typing import Any, Final
 
 from wirespeed import _wirespeed, predict, report
 from wirespeed import quantities as q
@@ -17,6 +17,7 @@ from wirespeed.report import live, shell
 from wirespeed.summary import headline
 
 Told = dict[str, Any]
+_BUG: Final = "this is a bug; please report it with what was chosen"
 
 
 def page(about: Talk, given: str) -> str:
@@ -51,13 +52,23 @@ def finer(about: Talk, asked: Asked) -> Iterator[Told]:
         if kind == "progress":
             yield {"progress": found}
         elif kind == "form" and not has_run:  # what was run says more
-            yield _formed(found) | {"kind": "form"}
-            yield {"sides": {side: _curves(each) for side, each in found.items()}, "kind": "formPictures"}
+            yield from formed(found)
         elif isinstance(found, Refined):
-            yield _refined(found, about.comparison(asked)) | {"kind": kind}
-            for side, result in found.results.items():
-                drawn = report.pictures(result.summary, result.slowest(), f"{side}-")
-                yield {"sides": {side: {"pictures": drawn}}, "kind": f"{kind}Pictures"}
+            yield from ran(kind, found, about.comparison(asked))
+
+
+def formed(found: Mapping[str, Answer | str | None]) -> Iterator[Told]:
+    """What closed forms say once all is profiled: words at once, then pictures."""
+    yield _formed(found) | {"kind": "form"}
+    yield {"sides": {side: _curves(each) for side, each in found.items()}, "kind": "formPictures"}
+
+
+def ran(kind: str, found: Refined, comparison: str | None) -> Iterator[Told]:
+    """What runs found: verdicts at once, then a picture a side. `comparison` is the command that compares both."""
+    yield _refined(found, comparison) | {"kind": kind}
+    for side, result in found.results.items():
+        drawn = report.pictures(result.summary, result.slowest(), f"{side}-")
+        yield {"sides": {side: {"pictures": drawn}}, "kind": f"{kind}Pictures"}
 
 
 def refused(error: Exception) -> Told:
@@ -65,6 +76,12 @@ def refused(error: Exception) -> Told:
     if isinstance(error, RefusedError):
         return {"faults": {side: list(fault) for side, fault in error.faults.items()}}
     return {"error": str(error)}
+
+
+def bug(error: Exception) -> Told:
+    """An error that is no input's fault, as a page shows it: its traceback is no reader's."""
+    words = f"{_BUG} ({_wirespeed.version()}): {type(error).__name__}: {error}"
+    return {"error": words}
 
 
 def line(told: Told) -> bytes:

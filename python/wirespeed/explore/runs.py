@@ -36,7 +36,7 @@ class Runs:
         self._error: str | None = None
         self.progress: tuple[str, int, int] = ("", 0, 0)
         """Where the warm-up of the scenario as it is stands."""
-        base = place.judge({}, _settings(PACKETS, ()))
+        base = place.judge({}, settings(PACKETS, ()))
         self._stock = _wirespeed.Stock(base, files.warm_folder())
         self._thread = threading.Thread(target=self._begin, args=(base,), daemon=True)
         self._thread.start()
@@ -56,7 +56,7 @@ class Runs:
             if not go(phase, done, total):
                 raise KeyboardInterrupt
 
-        judged = [self._place.judge(chosen, _settings(packets, loads)) for chosen in machines]
+        judged = [self._place.judge(chosen, settings(packets, loads)) for chosen in machines]
         try:
             finished = _wirespeed.run(
                 judged, threads=self._threads, same_packets=True, progress=tell, stock=self._stock
@@ -88,6 +88,7 @@ class Runs:
             self._warm.set()
 
 
-def _settings(packets: int, loads: Sequence[float]) -> list[str]:
+def settings(packets: int, loads: Sequence[float]) -> list[str]:
+    """The settings of a run, and of its curve."""
     curve = ", ".join(f"{each:g}" for each in loads)
     return [f"run.packets={packets}", f"run.curve=[{curve}]", f"run.curve_packets={CURVE_PACKETS}"]

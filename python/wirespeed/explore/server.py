@@ -17,7 +17,6 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
-from wirespeed import _wirespeed
 from wirespeed.errors import InputError
 from wirespeed.explore import answers, talk
 from wirespeed.explore.talk import RefusedError, Talk
@@ -35,8 +34,6 @@ _HEADERS: Final = {
     "X-Frame-Options": "DENY",
     "Content-Security-Policy": "frame-ancestors 'none'",
 }
-# What a bug is answered with; its traceback is no reader's.
-_BUG: Final = "this is a bug; please report it with what was chosen"
 
 
 class Server(ThreadingHTTPServer):
@@ -198,8 +195,7 @@ def _failed(error: Exception) -> tuple[HTTPStatus, answers.Told]:
         return HTTPStatus.UNPROCESSABLE_ENTITY, answers.refused(error)
     if isinstance(error, OSError):
         return HTTPStatus.UNPROCESSABLE_ENTITY, {"error": f"{error.filename or ''}: {error.strerror or error}"}
-    words = f"{_BUG} ({_wirespeed.version()}): {type(error).__name__}: {error}"
-    return HTTPStatus.INTERNAL_SERVER_ERROR, {"error": words}
+    return HTTPStatus.INTERNAL_SERVER_ERROR, answers.bug(error)
 
 
 def serve(server: Server) -> None:

@@ -29,7 +29,7 @@ _MOST: Final = 2
 _PAGES: Final = 64
 _LONGEST: Final = 80
 _PHASES: Final = {"": "Beginning", "load": "Reading", "warm-up": "Warm-up", "run": "Under way"}
-_LOADS: Final = (0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0)
+LOADS: Final = (0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,10 @@ class Talk:
         self._moved = threading.Event()
         self._last: tuple[_Scene, Asked] | None = None
         self._scene(given.scenario)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Looks ahead from here on."""
         self._thread = threading.Thread(target=self._look_ahead, daemon=True)
         self._thread.start()
 
@@ -179,9 +183,9 @@ class Talk:
         works: dict[str, Callable[[Go], Any]] = {"short": run(runs.PACKETS, ())}
         if not all(scene.forms.has(chosen) for chosen in machines):
             works["form"] = form
-        yield from self._watched(about, works, f"run of {q.count(runs.PACKETS)} packets")
-        words = f"run of {q.count(runs.LONG)} packets, and of {len(_LOADS)} loads"
-        yield from self._watched(about, {"long": run(runs.LONG, _LOADS)}, words)
+        yield from self._watched(about, works, short_words())
+        words = long_words()
+        yield from self._watched(about, {"long": run(runs.LONG, LOADS)}, words)
 
     def _watched(self, about: Asked, works: Mapping[str, Callable[[Go], Any]], words: str) -> Iterator[tuple[str, Any]]:
         """Works on a thread each: tells the progress of all, and what each has found. Raises what they raise."""
@@ -189,7 +193,7 @@ class Talk:
         left = threading.Event()
 
         def go(phase: str, done: int, total: int) -> bool:
-            said = f"{_PHASES.get(phase, phase.capitalize())}: {words}"
+            said = said_of(phase, words)
             told.put(("progress", {"words": said, "done": done, "total": total}))
             return self._is_current(about) and not left.is_set()
 
@@ -248,13 +252,20 @@ class Talk:
                     f"scenario `{scenario}`: is not offered here{nearest(scenario, known)}; "
                     f"offered are {', '.join(known)}"
                 )
-            place = Place(self._given if scenario == self._given.scenario else Given(scenario))
-            made = _Scene(place, Forms(place), Runs(place, self._threads))
+            place = Place(self._given if scenario == self._given.scenario else self._other(scenario))
+            made = _Scene(place, Forms(place), self._runs(place))
             self._scenes[scenario] = made
             while len(self._scenes) > _MOST:
                 _, old = self._scenes.popitem(last=False)
                 threading.Thread(target=old.runs.close, daemon=True).start()
             return made
+
+    def _other(self, scenario: str) -> Given:
+        """What is said of a scenario that the command line does not name."""
+        return Given(scenario)
+
+    def _runs(self, place: Place) -> Runs:
+        return Runs(place, self._threads)
 
     def _turn(self, about: Asked) -> None:
         with self._lock:
@@ -303,6 +314,21 @@ class Talk:
                 if not scene.forms.has(near):
                     with contextlib.suppress(Exception):
                         scene.forms.measure(near)
+
+
+def said_of(phase: str, words: str) -> str:
+    """What a page says while a run is in a phase."""
+    return f"{_PHASES.get(phase, phase.capitalize())}: {words}"
+
+
+def long_words() -> str:
+    """What the second run is."""
+    return f"run of {q.count(runs.LONG)} packets, and of {len(LOADS)} loads"
+
+
+def short_words() -> str:
+    """What the first run is."""
+    return f"run of {q.count(runs.PACKETS)} packets"
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,10 +126,10 @@ def named(part: str, at: str) -> str:
     return _PLACE.sub(lambda found: f"{found[1]}{at}", part)
 
 
-def render(template: str, script: str = "script.js", policy: str = "", **given: Any) -> str:
-    """A template of the reports, filled in; `policy` adds to what its page may do."""
+def render(template: str, script: str = "script.js", policy: str = "", before: str = "", **given: Any) -> str:
+    """A template of the reports, filled in; `policy` adds to what its page may do, `before` to what its script does."""
     environment = _environment()
-    code = environment.get_template(script).render()
+    code = before + environment.get_template(script).render()
     # A browser runs this script and no other, whatever else might get into the page.
     script_hash = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
     allowed = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{script_hash}'{policy}"

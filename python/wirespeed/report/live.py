@@ -15,6 +15,10 @@ POLICY: Final = "; connect-src 'self'; img-src data:; base-uri 'none'; form-acti
 """What the page may do beside showing itself: ask the server that it came from."""
 
 
+ALONE: Final = " blob: 'wasm-unsafe-eval'; worker-src blob:; img-src data:; base-uri 'none'; form-action 'none'"
+"""What it may do where there is no server: begin workers of its own text, and compile what it carries."""
+
+
 @dataclass(frozen=True, slots=True)
 class Formed:
     """What closed forms say of a machine."""
@@ -31,6 +35,18 @@ class Formed:
 def page(given: str, scenarios: Sequence[str], version: str) -> str:
     """The page before anything is asked; `given` is the scenario that it begins with."""
     return render("explore.html.j2", "explore.js", POLICY, given=given, scenarios=scenarios, version=version)
+
+
+def edition(given: str, scenarios: Sequence[str], version: str, before: str, data: str) -> str:
+    """The same page without a server: `before` is script that runs first, `data` is markup that it reads."""
+    return render(
+        *("explore.html.j2", "explore.js", ALONE, before),
+        given=given,
+        scenarios=scenarios,
+        version=version,
+        alone=True,
+        data=data,
+    )
 
 
 def controls(found: Iterable[Any], side: str) -> str:

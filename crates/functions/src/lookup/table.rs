@@ -26,6 +26,7 @@ pub enum Pages {
     Base,
 }
 
+#[cfg(unix)]
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// An integer for which all bits zero is a value and every bit pattern is valid.

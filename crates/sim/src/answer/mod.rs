@@ -6,5 +6,6 @@ pub mod model_error;
 mod rates;
 pub mod stalls;
 pub mod summary;
+#[cfg(not(target_family = "wasm"))]
 pub mod tables;
 pub mod verdict;

@@ -8,11 +8,15 @@ mod applications;
 pub mod recorded;
 pub(crate) mod user_plane;
 
+#[cfg(not(target_family = "wasm"))]
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+#[cfg(not(target_family = "wasm"))]
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+#[cfg(not(target_family = "wasm"))]
 use std::thread;
+#[cfg(not(target_family = "wasm"))]
 use std::time::Duration;
 
 use functions::{Forward, Function, NextHop, Socket, Vhost};
@@ -37,6 +41,7 @@ const TABLE_SEED: u64 = 24;
 /// Things of a kind that a [`Stock`] keeps: a full table and its lookup structure take 100 MiB.
 const KEPT: usize = 3;
 /// Between two looks at whether to stop.
+#[cfg(not(target_family = "wasm"))]
 const EVERY: Duration = Duration::from_millis(50);
 
 /// A scenario and what was loaded for it.
@@ -180,6 +185,7 @@ impl<K: PartialEq, V> Shelf<K, V> {
     }
 }
 
+#[cfg(not(target_family = "wasm"))]
 enum LoadNews {
     /// What is being loaded.
     At(String),
@@ -191,6 +197,7 @@ enum LoadNews {
 ///
 /// # Errors
 /// Input that cannot be read, a function that cannot be built, [`ScenarioError::Stopped`].
+#[cfg(not(target_family = "wasm"))]
 pub fn load(
     scenarios: &[Scenario],
     stock: &Arc<Stock>,
@@ -203,7 +210,9 @@ pub fn load(
         let done = catch_unwind(AssertUnwindSafe(|| {
             // What a panic left is whole: things are put on a shelf when they are made.
             let mut shelves = stock.0.lock().unwrap_or_else(PoisonError::into_inner);
-            let loaded = load_all(&scenarios, &mut shelves, &asked, &give);
+            // Nobody takes it if the user has left.
+            let news = &mut |what| _ = give.send(LoadNews::At(what));
+            let loaded = load_all(&scenarios, &mut shelves, &asked, news);
             shelves.keep(KEPT);
             loaded
         }));
@@ -226,6 +235,28 @@ pub fn load(
     }
 }
 
+/// The same where there are no threads: `tell` hears of each input before it is read.
+///
+/// # Errors
+/// As with threads.
+#[cfg(target_family = "wasm")]
+pub fn load(
+    scenarios: &[Scenario],
+    stock: &Arc<Stock>,
+    tell: &mut dyn FnMut(&str) -> bool,
+) -> Result<Vec<Loaded>, ScenarioError> {
+    let stop = Stop::new();
+    let mut shelves = stock.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let news = &mut |what: String| {
+        if !tell(&what) {
+            stop.set();
+        }
+    };
+    let loaded = load_all(scenarios, &mut shelves, &stop, news);
+    shelves.keep(KEPT);
+    loaded
+}
+
 impl Shelves {
     fn keep(&mut self, most: usize) {
         self.tables.keep(most);
@@ -240,11 +271,10 @@ fn load_all(
     scenarios: &[Scenario],
     shelves: &mut Shelves,
     stop: &Stop,
-    news: &Sender<LoadNews>,
+    news: &mut dyn FnMut(String),
 ) -> Result<Vec<Loaded>, ScenarioError> {
-    let at = |what: String| {
-        // Nobody takes it if the user has left.
-        let _ = news.send(LoadNews::At(what));
+    let mut at = |what: String| {
+        news(what);
         if stop.is_set() { Err(ScenarioError::Stopped { during: String::new() }) } else { Ok(()) }
     };
     let Shelves { tables, routings, blueprints, user_planes, applications } = shelves;

@@ -7,6 +7,7 @@
 //! Where a scenario has several, its machine is warmed up once, at the scenario's own rate, and each part goes on from a clone of
 //! that.
 
+pub(crate) mod clock;
 pub mod counts;
 pub mod kept;
 pub mod measure;
@@ -26,15 +27,15 @@ pub(crate) mod warm;
 use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 use traffic::Load;
 use units::{Ps, Rate};
 
 use crate::load::{InputFile, Loaded, Routing, Stock, load};
+use crate::run::clock::Instant;
 use crate::run::near::Near;
 use crate::run::observe::Instruments;
-use crate::run::schedule::{ProgressWatch, Stage};
+use crate::run::schedule::{Heard, ProgressWatch, Stage};
 use crate::run::search::{Bisection, sufficient_packets, trial_packets};
 use crate::run::simulate::{Measured, SimulationSetup};
 use crate::run::stalls::{PlacedStalls, TRIAL_SECONDS, flows};
@@ -260,6 +261,22 @@ pub fn run_from(
     options: RunOptions,
     progress: &mut dyn FnMut(&Progress) -> bool,
 ) -> Result<Vec<RunResult>, ScenarioError> {
+    run_heard(stock, near, scenarios, options, |_, _, _| (), progress)
+}
+
+/// As [`run_from`]. `heard` is told what each simulation has done, of how much, and whether that is warm-up, by the thread that
+/// simulates: where there is but one, `progress` is called between simulations alone.
+///
+/// # Errors
+/// As [`run`], for the first scenario that has one.
+pub fn run_heard(
+    stock: &Arc<Stock>,
+    near: Option<&Near>,
+    scenarios: &[Scenario],
+    options: RunOptions,
+    heard: Heard,
+    progress: &mut dyn FnMut(&Progress) -> bool,
+) -> Result<Vec<RunResult>, ScenarioError> {
     let started = Instant::now();
     let loaded = load(scenarios, stock, &mut |what| {
         progress(&Progress { phase: "load".into(), done: 0, total: 1, note: what.into() })
@@ -271,7 +288,7 @@ pub fn run_from(
     });
     let plans: Vec<ScenarioPlan> = plans.collect::<Result<_, _>>()?;
     let (mut outcomes, stopped) = schedule::run(
-        options.threads,
+        (options.threads, heard),
         |known| wanted(&plans, known, options),
         |part, watch| {
             let began = Instant::now();

@@ -8,16 +8,26 @@
 //!
 //! The caller's thread does none of the work: it tells how far everything is, and hears whether to go on.
 
+#[cfg(not(target_family = "wasm"))]
 use std::any::Any;
 use std::collections::BTreeMap;
+#[cfg(not(target_family = "wasm"))]
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+#[cfg(not(target_family = "wasm"))]
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+#[cfg(not(target_family = "wasm"))]
 use std::sync::mpsc::{RecvTimeoutError, channel};
+#[cfg(not(target_family = "wasm"))]
 use std::thread;
+#[cfg(not(target_family = "wasm"))]
 use std::time::Duration;
 
+/// Told by a worker what it has done, of how much, and whether that is of its warm-up.
+pub type Heard = fn(u64, u64, bool);
+
 /// Between two looks at what the workers have done.
+#[cfg(not(target_family = "wasm"))]
 const EVERY: Duration = Duration::from_millis(50);
 
 /// How far a piece of work is, and whether it is to end early. Seen by its worker and by the caller.
@@ -27,14 +37,22 @@ pub struct ProgressWatch {
     total: AtomicU64,
     warming: AtomicBool,
     stop: AtomicBool,
+    heard: Option<Heard>,
 }
 
 impl ProgressWatch {
+    fn new(heard: Heard) -> ProgressWatch {
+        ProgressWatch { heard: Some(heard), ..ProgressWatch::default() }
+    }
+
     /// The worker has done `done` of `total`; of its warm-up, if `warming`.
     pub fn tell(&self, done: u64, total: u64, warming: bool) {
         self.done.store(done, Ordering::Relaxed);
         self.total.store(total, Ordering::Relaxed);
         self.warming.store(warming, Ordering::Relaxed);
+        if let Some(heard) = self.heard {
+            heard(done, total, warming);
+        }
     }
 
     /// Asks the worker to end early.
@@ -66,8 +84,9 @@ pub struct Stage<K> {
 /// is among the results. Returns these, and whether they were ended early.
 ///
 /// A panic of a worker is passed on when all others have ended.
+#[cfg(not(target_family = "wasm"))]
 pub fn run<K: Copy + Ord + Send, R: Send>(
-    threads: usize,
+    (threads, heard): (usize, Heard),
     wanted: impl Fn(&BTreeMap<K, R>) -> Vec<K>,
     work: impl Fn(K, &ProgressWatch) -> R + Sync,
     tell: &mut dyn FnMut(&[Stage<K>]) -> bool,
@@ -89,7 +108,7 @@ pub fn run<K: Copy + Ord + Send, R: Send>(
                     if results.contains_key(&key) || running.iter().any(|(k, _)| *k == key) {
                         continue;
                     }
-                    let watch = Arc::new(ProgressWatch::default());
+                    let watch = Arc::new(ProgressWatch::new(heard));
                     running.push((key, watch.clone()));
                     let (give, work) = (give.clone(), &work);
                     scope.spawn(move || {
@@ -134,6 +153,28 @@ pub fn run<K: Copy + Ord + Send, R: Send>(
     }
 }
 
+/// The same where there are no threads: piece by piece, and `tell` hears of each before it begins.
+#[cfg(target_family = "wasm")]
+pub fn run<K: Copy + Ord, R>(
+    (_, heard): (usize, Heard),
+    wanted: impl Fn(&BTreeMap<K, R>) -> Vec<K>,
+    work: impl Fn(K, &ProgressWatch) -> R,
+    tell: &mut dyn FnMut(&[Stage<K>]) -> bool,
+) -> (BTreeMap<K, R>, bool) {
+    let mut results = BTreeMap::new();
+    while let Some(key) = wanted(&results).into_iter().find(|key| !results.contains_key(key)) {
+        let watch = ProgressWatch::new(heard);
+        if !tell(&[Stage { key, done: 0, total: 0, warming: false }]) {
+            watch.stop();
+        }
+        results.insert(key, work(key, &watch));
+        if watch.is_stopped() {
+            return (results, true);
+        }
+    }
+    (results, false)
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
@@ -154,7 +195,7 @@ mod tests {
         };
         let begun = Mutex::new(Vec::new());
         let (results, stopped) = run(
-            threads,
+            (threads, |_, _, _| ()),
             |results| {
                 let at = follow(results);
                 if at < 200 { vec![at, at * 2, at * 2 + 1] } else { Vec::new() }
@@ -186,7 +227,7 @@ mod tests {
     fn no_more_are_under_way_than_there_are_threads() {
         let under_way = AtomicU64::new(0);
         let (results, _) = run(
-            3,
+            (3, |_, _, _| ()),
             |_| (0..20).collect(),
             |_: u64, _| {
                 let now = under_way.fetch_add(1, Ordering::SeqCst) + 1;
@@ -203,7 +244,7 @@ mod tests {
     #[test]
     fn who_is_told_to_stop_keeps_what_came_of_it() {
         let (results, stopped) = run(
-            2,
+            (2, |_, _, _| ()),
             |_| vec![1, 2, 3],
             |key: u64, watch| {
                 while !watch.is_stopped() {
@@ -220,7 +261,8 @@ mod tests {
 
     #[test]
     fn a_panic_of_a_worker_reaches_the_caller() {
-        let caught = catch_unwind(|| run(2, |_| vec![1, 2], |_: u64, _| panic!("broken"), &mut |_| true));
+        let caught =
+            catch_unwind(|| run((2, |_, _, _| ()), |_| vec![1, 2], |_: u64, _| panic!("broken"), &mut |_| true));
         assert_eq!(caught.unwrap_err().downcast_ref::<&str>(), Some(&"broken"));
     }
 }

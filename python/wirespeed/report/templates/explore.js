@@ -27,9 +27,11 @@ const read = () => {
   }
   return found;
 };
-const post = (what, more, signal) => fetch(what, {
-  method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ ...state, page: PAGE, turn, ...more }), signal,
-});
+// The browser edition has no server, and sends elsewhere.
+const send = globalThis.wirespeedSend ?? ((what, question, signal) => fetch(what, {
+  method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(question), signal,
+}));
+const post = (what, more, signal) => send(what, { ...state, page: PAGE, turn, ...more }, signal);
 const fill = (id, html) => { const part = $(id); part.innerHTML = html; part.removeAttribute("aria-busy"); liven(part); };
 const tell = (words) => { clearTimeout(telling); telling = setTimeout(() => { $("told").textContent = words; }, TELLS_MS); };
 const stage = (side, words, done, total) => {
