@@ -18,6 +18,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -90,6 +91,7 @@ def pack(module: Path, modules: Path, out: Path) -> None:
     assets = {name.rpartition("/")[2]: (modules / name).read_bytes() for name in OF_NODE}
     assets["vega-interpreter.js"] = _interpreter(assets["vega-interpreter.js"].decode()).encode()
     assets |= {"simulator.wasm": module.read_bytes(), "app.zip": _app()}
+    assets |= _compiled({name: assets[name] for name in ("app.zip", "python_stdlib.zip")}, modules / "pyodide")
     packed = {name: gzip.compress(data, 9, mtime=0) for name, data in assets.items()}
     lock = json.dumps(json.loads((modules / "pyodide" / "pyodide-lock.json").read_text(encoding="utf-8"))["info"])
     texts = {name: (PAGE / name).read_text(encoding="utf-8").replace("@LOCK@", lock) for name in WORKERS}
@@ -103,6 +105,17 @@ def pack(module: Path, modules: Path, out: Path) -> None:
     for name, data in sorted(packed.items(), key=lambda each: -len(each[1])):
         print(f"  {name}: {len(data) / 1e6:.2f} MB compressed")
     print(f"{page}: {page.stat().st_size / 1e6:.1f} MB; open it, it needs no server and no network")
+
+
+def _compiled(archives: dict[str, bytes], pyodide: Path) -> dict[str, bytes]:
+    """Archives of Python, compiled for that of the page: it begins in half the time."""
+    with tempfile.TemporaryDirectory() as held:
+        given, made = ({name: Path(held) / f"{side}-{name}" for name in archives} for side in ("given", "made"))
+        for name, data in archives.items():
+            given[name].write_bytes(data)
+        pairs = [str(path) for name in archives for path in (given[name], made[name])]
+        subprocess.run(["node", str(PAGE / "compile.mjs"), str(pyodide), *pairs], check=True)
+        return {name: path.read_bytes() for name, path in made.items()}
 
 
 def _interpreter(text: str) -> str:
@@ -138,8 +151,11 @@ def _files() -> Iterator[tuple[str, bytes]]:
     package = ROOT / "python" / "wirespeed"
     for path in package.rglob("*"):
         inside = path.relative_to(package)
-        if path.suffix in (".py", ".j2", ".css", ".js") and inside.parts[0] not in LEFT_OUT:
+        is_part = path.suffix in (".py", ".j2", ".css", ".js") and inside.parts[0] not in LEFT_OUT
+        if is_part and str(inside) != "__init__.py":
             yield f"wirespeed/{inside.as_posix()}", path.read_bytes()
+    # What people import is more than the page does.
+    yield "wirespeed/__init__.py", f'__version__ = "{__version__}"\n'.encode()
     yield "wirespeed/_wirespeed.py", (PAGE / "_wirespeed.py").read_bytes()
     for name in ("boot.py", "altair.py", "vl_convert.py"):
         yield name, (PAGE / name).read_bytes()

@@ -256,7 +256,7 @@ def test_the_page_answers_offline_in_chromium(web: Any, module: Path, tmp_path: 
         print(f"closed forms after {time.monotonic() - begun:.1f} s")
         chromium.until("document.documentElement.dataset.shortPicturesMs", 120)
         print(f"a run after {time.monotonic() - begun:.1f} s")
-        assert "Run of 20,000 packets" in chromium.value("document.getElementById('a-stage').textContent")
+        assert "of 20,000 packets lost" in chromium.value("document.getElementById('a-says').textContent")
         assert chromium.value("document.querySelectorAll('#a-pictures svg').length") >= 2
         chromium.until("!document.getElementById('stop').hidden", 20)
         chromium.value("document.getElementById('stop').click()")
