@@ -17,7 +17,17 @@ from pathlib import Path
 
 KERNELS = Path(__file__).resolve().parents[2] / "crates" / "router" / "kernels"
 PTX = KERNELS / "router.ptx"
-SOURCES = ("platform.h", "router.h", "functions.h", "classify.h", "fragment.h", "inspect.h", "program.h", "gather.h", "router.cu")
+SOURCES = (
+    "platform.h",
+    "router.h",
+    "functions.h",
+    "classify.h",
+    "fragment.h",
+    "inspect.h",
+    "program.h",
+    "gather.h",
+    "router.cu",
+)
 RELEASE = "release 13.0"
 # Turing: the oldest that CUDA 13 compiles for. The driver compiles the PTX for the GPU that it finds.
 TARGET = "compute_75"

@@ -46,4 +46,7 @@ def test_whatever_else_is_compiled_is_compiled_as_it_is_said(room: str, given: l
 
 def test_make_test_builds_and_tests_with_it() -> None:
     makefile = (rust.ROOT / "Makefile").read_text()
-    assert f"\ntest test-build: export RUSTC_WORKSPACE_WRAPPER := $(abspath {WRAPPER.relative_to(rust.ROOT)})\n" in makefile
+    assert (
+        f"\ntest test-build: export RUSTC_WORKSPACE_WRAPPER := $(abspath {WRAPPER.relative_to(rust.ROOT)})\n"
+        in makefile
+    )

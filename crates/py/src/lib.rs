@@ -30,7 +30,6 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 use sim::scenario::{KINDS, find, known};
 use sim::{Overrides, Progress, RateSearch, RunOptions, RunResult, RunTables, ScenarioError, TABLES};
-use stats::Reason;
 
 use crate::warm_folder::WarmFolder;
 
@@ -69,7 +68,7 @@ fn version() -> &'static str {
 /// What the time of packets is charged to, in the order in which a packet meets it, with what of the machine that is.
 #[pyfunction]
 fn reasons() -> Vec<(&'static str, &'static str)> {
-    Reason::ALL.into_iter().map(|reason| (reason.name(), reason.family().name())).collect()
+    sim::answer::summary::reasons()
 }
 
 /// The commit of this build, or "unknown".

@@ -58,6 +58,10 @@ def exclusions() -> str:
     return str(_ask(what="exclusions"))
 
 
+def reasons() -> list[tuple[str, str]]:
+    return [(name, family) for name, family in _ask(what="reasons")]
+
+
 def file_settings() -> list[str]:
     return list(_ask(what="file_settings"))
 

@@ -36,6 +36,8 @@ enum Question {
     Presets,
     /// Pairs of settings that cannot be on one machine.
     Exclusions,
+    /// What the time of packets is charged to, each with what of the machine that is.
+    Reasons,
     /// Settings that may name files.
     FileSettings,
     /// A scenario with everything filled in.
@@ -100,6 +102,7 @@ fn found(desk: &mut Desk, question: Question) -> Result<Value, Refusal> {
         Question::About => json!({ "version": sim::answer::summary::VERSION, "commit": COMMIT }),
         Question::Presets => presets(),
         Question::Exclusions => json!(Scenario::exclusions()),
+        Question::Reasons => json!(sim::answer::summary::reasons()),
         Question::FileSettings => sim::scenario::files::FILES.iter().map(|setting| setting.path).collect(),
         Question::Scenario { text, origin, set, capture, table, seed } => {
             let overrides = Overrides { set, capture, table, seed, search: None };

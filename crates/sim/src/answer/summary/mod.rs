@@ -39,6 +39,11 @@ use packets::{CurvePoint, PacketClass, SearchSummary, Sojourn};
 /// The version of this build.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// What the time of packets is charged to, in the order in which a packet meets it, each with what of the machine that is.
+pub fn reasons() -> Vec<(&'static str, &'static str)> {
+    Reason::ALL.into_iter().map(|reason| (reason.name(), reason.family().name())).collect()
+}
+
 /// Hashes the resolved scenario, its seed included, the content of the files it names, and the version: equal ids,
 /// equal results. Where the files lie and what they are called does not matter. A run near a machine that was warm has another id
 /// than one from nothing.
