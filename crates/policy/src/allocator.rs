@@ -580,12 +580,67 @@ mod tests {
     }
 
     #[test]
+    fn an_allocator_goes_where_the_table_says_and_nowhere_else() {
+        use Bottleneck::{Balance, CoreBottleneck, DdioBottleneck, NoBottleneck};
+        for from in [NoBottleneck, DdioBottleneck, CoreBottleneck, Balance] {
+            for cause in [Cause::MissesLow, Cause::DdioMisses, Cause::CoreMisses, Cause::StepInVain] {
+                let mut allocator = Allocator::new(AllocatorSpec::default()).unwrap();
+                allocator.state = from;
+                allocator.go(cause);
+                let row = TRANSITIONS.iter().find(|row| (row.from, row.cause) == (from, cause));
+                assert_eq!(allocator.state(), row.map_or(from, |row| row.to), "{from:?} {cause:?}");
+                assert_eq!(allocator.history().len(), usize::from(row.is_some()), "{from:?} {cause:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn one_miss_rate_that_changes_ends_the_rest() {
+        let low = Some(0.01);
+        for (rates, state) in [
+            ([Some(0.4), low], Bottleneck::DdioBottleneck),
+            ([low, Some(0.4)], Bottleneck::CoreBottleneck),
+            ([low, low], Bottleneck::NoBottleneck),
+        ] {
+            let (mut allocator, _) = after(20, [low, low], Some(0.9));
+            assert!(allocator.is_at_rest());
+            let changes = allocator.history().len();
+            run(&mut allocator, 20..60, rates, Some(0.9));
+            let entered = allocator.history()[changes..].first().map_or(Bottleneck::NoBottleneck, |row| row.to);
+            assert_eq!(entered, state, "{rates:?}");
+        }
+    }
+
+    #[test]
     fn impossible_numbers_are_told_what_is_allowed() {
         let error = |spec: AllocatorSpec| Allocator::new(spec).unwrap_err().to_string();
         let spec = AllocatorSpec::default;
         assert_eq!(error(AllocatorSpec { gain: 2.0, ..spec() }), "policy.gain = 2: a share of 0 to 1 is wanted");
         assert!(error(AllocatorSpec { samples: 9, ..spec() }).starts_with("policy.samples = 9 to 6"));
+        assert!(error(AllocatorSpec { most_samples: 1001, ..spec() }).starts_with("policy.samples = 2 to 1001"));
+        assert!(Allocator::new(AllocatorSpec { most_samples: 1000, ..spec() }).is_ok());
     }
+
+    #[test]
+    fn a_mean_has_the_standard_error_of_its_scores() {
+        let mut mean = Mean::default();
+        let mut errors = Vec::new();
+        for score in [10.0, 12.0, 14.0] {
+            mean.add(&Sight { score, bandwidth: 1.0, bytes: 64.0, io_miss: None, core_miss: None });
+            errors.push(mean.error());
+        }
+        // Variances 2 of two and 4 of three, over their numbers; as shares of means of 11 and 12.
+        let expected = [0.0, 1.0 / 11.0, (4.0f64 / 3.0).sqrt() / 12.0];
+        assert!(errors.iter().zip(expected).all(|(is, want)| (is - want).abs() < 1e-12), "{errors:?} {expected:?}");
+        assert_eq!(mean.score, 12.0);
+    }
+
+    #[test]
+    fn a_packet_of_a_limits_size_is_of_the_class_below_it() {
+        let classes = [64.0, 96.0, 97.0, 192.0, 193.0, 384.0, 768.0, 1200.0, 1201.0].map(size_class);
+        assert_eq!(classes, [0, 0, 1, 1, 2, 2, 3, 4, 5]);
+    }
+
     /// Intervals of a program that receives packets, with these miss rates (devices, cores) and busy time, after which the policy
     /// is asked what it lacks.
     fn after(intervals: u64, rates: [Option<f64>; 2], busy: Option<f64>) -> (Allocator, Option<Lack>) {

@@ -178,4 +178,56 @@ mod tests {
         seen.in_force = wanted;
         assert_eq!(shared.decide(&seen), None);
     }
+    /// Ways of devices after each interval with so many misses and hits of device writes a second, and such a miss rate of cores.
+    fn iat(intervals: &[(f64, f64, f64)]) -> Vec<u32> {
+        let mut policy = IatLike::new(Floors::default());
+        let sample = |value| Some(control::Sample { value, age: units::Ps::ZERO, interval: units::Ps(1) });
+        let after = |(misses, hits, core): &(f64, f64, f64)| {
+            let class =
+                control::ClassObservation { clos: Clos(1), llc_miss_rate: sample(*core), llc_bytes: None, busy: None };
+            let seen = Observation {
+                ddio_write_miss_rate: sample(misses / (misses + hits)),
+                pcie_write_bytes_per_s: sample((misses + hits) * LINE_BYTES as f64),
+                classes: vec![class],
+                ..Observation::default()
+            };
+            let _ = policy.decide(&seen);
+            policy.partition.io()
+        };
+        intervals.iter().map(after).collect()
+    }
+
+    #[test]
+    fn iat_gives_devices_ways_while_they_miss_and_takes_them_back() {
+        let grows = [(2e6, 1e6, 0.1), (2.01e6, 1e6, 0.1), (3e6, 1e6, 0.1), (4e6, 1e6, 0.1), (5e6, 1e6, 0.1)];
+        assert_eq!(iat(&grows), [3, 3, 4, 5, 6], "what moves by less than 3 % is stable");
+        let all = [&grows[..], &[(6e6, 1e6, 0.1), (7e6, 1e6, 0.1)]].concat();
+        assert_eq!(iat(&all)[5..], [6, 6], "six at most");
+        assert_eq!(iat(&[(1e5, 1e5, 0.1)]), [1], "a tenth of a million are few");
+        assert_eq!(iat(&[(1.1e5, 1e5, 0.1)]), [2]);
+        assert_eq!(iat(&[(1e6, 1e6, 0.1)]), [2], "a million are not too many yet");
+    }
+
+    #[test]
+    fn iat_gives_cores_a_way_back_where_hits_fall_and_their_misses_rise() {
+        let then = |next| iat(&[(5e5, 1e6, 0.1), next])[1];
+        assert_eq!(then((5e5, 9e5, 0.2)), 1);
+        assert_eq!(then((5e5, 9e5, 0.1)), 2, "cores do not miss more");
+        assert_eq!(then((5e5, 1e6, 0.2)), 2, "as many device writes hit");
+        assert_eq!(then((5e5, 9.8e5, 0.2)), 2, "hits are stable");
+    }
+
+    #[test]
+    fn thresholds_begin_at_two_ways_and_move_one_towards_whom_alone_misses() {
+        let ways = |io: f64, core: f64| {
+            let mut policy = Thresholds::new(Floors::default(), 0.1);
+            let sample = |value| Some(control::Sample { value, age: units::Ps::ZERO, interval: units::Ps(1) });
+            let class =
+                control::ClassObservation { clos: Clos(1), llc_miss_rate: sample(core), llc_bytes: None, busy: None };
+            let seen = Observation { ddio_write_miss_rate: sample(io), classes: vec![class], ..Observation::default() };
+            let _ = policy.decide(&seen);
+            policy.partition.io()
+        };
+        assert_eq!([ways(0.2, 0.0), ways(0.0, 0.2), ways(0.2, 0.2), ways(0.0, 0.0), ways(0.1, 0.1)], [3, 1, 2, 2, 2]);
+    }
 }
