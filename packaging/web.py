@@ -102,9 +102,23 @@ def pack(module: Path, modules: Path, out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     page = out / "index.html"
     page.write_text(html, encoding="utf-8")
+    (out / "licences.txt").write_text(_licences(modules), encoding="utf-8")
     for name, data in sorted(packed.items(), key=lambda each: -len(each[1])):
         print(f"  {name}: {len(data) / 1e6:.2f} MB compressed")
     print(f"{page}: {page.stat().st_size / 1e6:.1f} MB; open it, it needs no server and no network")
+
+
+def _licences(modules: Path) -> str:
+    """What is in the page beside wirespeed, under which licence, with the texts that come along."""
+    parts = []
+    for name in sorted({each.partition("/")[0] for each in OF_NODE}):
+        told = json.loads((modules / name / "package.json").read_text(encoding="utf-8"))
+        texts = [path.read_text(encoding="utf-8") for path in sorted((modules / name).glob("LICEN[CS]E*"))]
+        source = told.get("repository", {}).get("url", "")
+        parts.append("\n\n".join([f"{name} {told['version']}: {told['license']}, {source}", *texts]))
+    parts.append("Jinja2 and MarkupSafe: BSD-3-Clause; Python and its library, within pyodide: PSF-2.0")
+    parts.append("wirespeed\n\n" + (ROOT / "LICENSE").read_text(encoding="utf-8"))
+    return f"\n\n{'-' * 100}\n\n".join(parts)
 
 
 def _compiled(archives: dict[str, bytes], pyodide: Path) -> dict[str, bytes]:

@@ -61,6 +61,8 @@ const EDITION = (() => {
       const [wanted] = await ask("wanted", { ...question, kind });
       signal.throwIfAborted();
       if (!wanted.question) { yield wanted; return; }
+      // Where no simulator is warm yet a run takes seconds: what is told first has the cores for itself.
+      if (!isFormed && !runner) { isFormed = true; for (const told of await ask("form", question)) yield told; signal.throwIfAborted(); }
       const news = [];
       let wake = () => {};
       const tell = ({ phase, done, total }) => { news.push({ progress: { words: wanted.phases[phase], done, total } }); wake(); };

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sim::run::predict::{Profile, load_one};
+use sim::load::load;
+use sim::run::predict::Profile;
 use sim::scenario::{Holders, KINDS};
 use sim::{Near, Overrides, Progress, RunOptions, Scenario, ScenarioError, Stock};
 
@@ -110,7 +111,9 @@ fn found(desk: &mut Desk, question: Question) -> Result<Value, Refusal> {
         }
         Question::Profile { scenario } => {
             let scenario = resolved(&scenario)?;
-            desk.profiles.push(Profile::new(&scenario, &load_one(&scenario)?)?);
+            let loaded = load(std::slice::from_ref(&scenario), &desk.stock, &mut |_| true)?;
+            let loaded = loaded.first().ok_or_else(|| Refusal("stopped", "loading".into()))?;
+            desk.profiles.push(Profile::new(&scenario, loaded)?);
             json!(desk.profiles.len() - 1)
         }
         Question::Predict { profile, load } => {
