@@ -61,7 +61,7 @@ pub(super) fn make(seed: u64, prefixes: usize, next_hops: u32) -> Table {
     let mut rng = Pcg64::seed_from_u64(seed);
     let mut free = Free::unicast();
     let mut by_len: [Vec<u32>; 33] = std::array::from_fn(|_| Vec::new());
-    let mut taken = FxHashSet::with_capacity_and_hasher(prefixes, Default::default());
+    let mut taken: FxHashSet<u64> = FxHashSet::with_capacity_and_hasher(prefixes, Default::default());
     // Lengths are worked through in order, so a prefix's parents are there before it.
     let mut share =
         Apportionment { total: SHAPE.iter().flat_map(|s| s.1).map(|p| u64::from(p.1)).sum(), seen: 0, given: 0 };
@@ -72,7 +72,7 @@ pub(super) fn make(seed: u64, prefixes: usize, next_hops: u32) -> Table {
                 let addr = addr.or_else(|| nested(len, parent, &by_len, &taken, &mut rng));
                 let addr = addr.or_else(|| free.take(len, &mut rng));
                 if let Some(addr) = addr
-                    && taken.insert((addr, len))
+                    && taken.insert(mixed(addr, len))
                 {
                     by_len[usize::from(len)].push(addr);
                 }
@@ -115,15 +115,15 @@ impl Apportionment {
     }
 }
 
+/// A prefix as a number of its own. An odd factor spreads it over both halves: with words of 32 bits the set's hash tells apart
+/// little that ends in zeros, as addresses of prefixes do.
+fn mixed(addr: u32, len: u8) -> u64 {
+    (u64::from(addr) << 8 | u64::from(len)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
 /// A free prefix of length `len` within one of length `parent`, or, where that is not to be had,
 /// within a longer one that leaves room.
-fn nested(
-    len: u8,
-    parent: u8,
-    by_len: &[Vec<u32>; 33],
-    taken: &FxHashSet<(u32, u8)>,
-    rng: &mut impl Rng,
-) -> Option<u32> {
+fn nested(len: u8, parent: u8, by_len: &[Vec<u32>; 33], taken: &FxHashSet<u64>, rng: &mut impl Rng) -> Option<u32> {
     let lengths = std::iter::once(parent).chain((8..len).rev());
     for parent in lengths.filter(|&p| p != NO_PARENT && !by_len[usize::from(p)].is_empty()) {
         let parents = &by_len[usize::from(parent)];
@@ -134,7 +134,7 @@ fn nested(
             let inside = rng.random::<u32>() >> parent;
             let mask = u32::MAX << (32 - u32::from(len));
             let addr = base | (inside & mask);
-            if !taken.contains(&(addr, len)) {
+            if !taken.contains(&mixed(addr, len)) {
                 return Some(addr);
             }
         }
