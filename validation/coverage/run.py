@@ -1,13 +1,15 @@
-"""How often a run's 95 % intervals hold, over seeds: `python validation/coverage/run.py [--seeds N] [--write]`.
+"""How often 95 % intervals hold over seeds: `python validation/coverage/run.py [--seeds N] [--later N] [--write]`.
 
 Each scenario is run with that many seeds. An interval holds if it contains the mean of the values of all seeds. The
-same seeds are run once more with twice the warm-up: where a run begins on a warm machine nothing shifts but by chance.
+first `--later` of them run once more with twice the warm-up: where a run begins on a warm machine nothing shifts but
+by chance. With `--kept FILE` runs are kept in it, a line each, and none is run twice.
 `--write` puts the tables between the markers of README.md. Exit code 1 where a requirement is not met.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -22,7 +24,7 @@ MARKS: Final = ("<!-- tables: validation/coverage/run.py -->", "<!-- end of tabl
 # A scenario, and what is set of it.
 CASES: Final[Mapping[str, tuple[str, Mapping[str, object]]]] = {
     "table": ("forwarding", {"function.forward.prefixes": 100_000, "run.packets": 80_000}),
-    "busy": ("forwarding", {"machine.cores": 1, "traffic.load": 0.72, "run.packets": 80_000}),
+    "busy": ("forwarding", {"machine.cores": 1, "traffic.load": 0.85, "run.packets": 80_000}),
     "bursts": (
         "forwarding",
         {
@@ -34,7 +36,13 @@ CASES: Final[Mapping[str, tuple[str, Mapping[str, object]]]] = {
     ),
     "loss": (
         "forwarding",
-        {"machine.cores": 1, "traffic.load": 0.95, "nic.rx_descriptors": 256, "run.packets": 80_000},
+        {
+            "machine.cores": 1,
+            "machine.core.frequency": "2 GHz",
+            "traffic.load": 0.95,
+            "nic.rx_descriptors": 256,
+            "run.packets": 80_000,
+        },
     ),
     "upf": ("upf", {"run.packets": 30_000}),
 }
@@ -67,11 +75,35 @@ def run(case: str, seed: int, warmup: int | None = None) -> tuple[Intervals, Map
     return intervals(summary), summary["warmup"]
 
 
-def once(case: str, seed: int) -> tuple[Intervals, Intervals, Mapping[str, Any]]:
-    """A run, the same with twice its warm-up, and the warm-up."""
+Once = tuple[Intervals, Intervals | None, Mapping[str, Any]]
+
+
+def once(case: str, seed: int, again: bool) -> Once:
+    """A run, the same with twice its warm-up if `again`, and the warm-up."""
     first, warmup = run(case, seed)
-    later, _ = run(case, seed, 2 * int(warmup["packets"]))
+    later = run(case, seed, 2 * int(warmup["packets"]))[0] if again else None
     return first, later, warmup
+
+
+class Kept:
+    """Runs in a file, a line each."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._runs: dict[tuple[str, int, bool], Once] = {}
+        lines = path.read_text(encoding="utf-8").splitlines() if path is not None and path.exists() else []
+        for case, seed, again, of in map(json.loads, lines):
+            self._runs[case, seed, again] = of
+
+    def once(self, case: str, seed: int, again: bool) -> Once:
+        """The run, made unless it is there."""
+        key = (case, seed, again)
+        if key not in self._runs:
+            self._runs[key] = once(*key)
+            if self._path is not None:
+                with self._path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps([*key, self._runs[key]]) + "\n")
+        return self._runs[key]
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
@@ -82,16 +114,20 @@ def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=200)
+    parser.add_argument("--later", type=int, help="as many as seeds unless said")
+    parser.add_argument("--kept", type=Path)
     parser.add_argument("--cases", nargs="*", default=list(CASES), choices=list(CASES))
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
     seeds = range(1, given.seeds + 1)
+    again = [given.later is None or seed <= given.later for seed in seeds]
+    kept = Kept(given.kept)
     held: dict[str, dict[str, int]] = {}
     shifts: dict[str, list[float]] = {}
     about: list[list[object]] = []
     with ThreadPoolExecutor(2) as pool:
         for case in given.cases:
-            runs = list(pool.map(once, [case] * len(seeds), seeds))
+            runs = list(pool.map(kept.once, [case] * len(seeds), seeds, again))
             for measure in ("mean", "p50", "p99", "p999", "loss"):
                 values = [first[measure] for first, *_ in runs if measure in first]
                 if len(values) < len(seeds):
@@ -100,7 +136,7 @@ def main() -> int:
                 held.setdefault(measure, {})[case] = sum(low <= truth <= high for _, low, high in values)
                 for first, later, _ in runs:
                     value, low, high = first[measure]
-                    if measure in later and high > low:
+                    if later is not None and measure in later and high > low:
                         shifts.setdefault(measure, []).append((later[measure][0] - value) / ((high - low) / 2))
             packets = [warmup["packets"] for *_, warmup in runs]
             open_ = sum(bool(warmup["unsettled"]) for *_, warmup in runs)
