@@ -89,15 +89,13 @@ $(STAMPS)/package: $(STAMPS)/venv $(PACKAGE_FILES)
 
 # The extension that tests run on: that of `make build` where it is up to date, or else one in cargo's profile of tests, of
 # libraries that cargo's tests link, too. What tests are compiled of is compiled here, so that both have the same features.
-# Packages of Python come meanwhile: pip takes half a minute of one core. So does what BESIDE names, whether it comes or not.
-BESIDE ?=
-
+# Packages of Python come meanwhile: pip takes half a minute of one core.
 $(STAMPS)/tested: $(STAMPS)/venv $(PACKAGE_FILES)
 	@bash tests/house/tools.sh
 	@if [ ! -e $(STAMPS)/package ] || [ -n "$$(find $(PACKAGE_FILES) -newer $(STAMPS)/package -print -quit)" ]; then \
 	  echo 'building the extension and the tests: several minutes the first time'; \
 	  rm -f $(STAMPS)/package; \
-	  $(MAKE) --no-print-directory --keep-going $(STAMPS)/dev $(STAMPS)/docs $(BESIDE) & \
+	  $(MAKE) --no-print-directory $(STAMPS)/dev $(STAMPS)/docs & \
 	  PATH="$(abspath $(BIN)):$$PATH" VIRTUAL_ENV="$(abspath $(VENV))" $(BIN)/python tests/house/extension.py; \
 	  wait $$!; \
 	  $(PIP) $$($(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"])'); \

@@ -107,6 +107,18 @@ def test_a_warm_machine_on_disk_changes_no_result_and_a_damaged_one_is_named(tmp
         assert time.monotonic() - began > 0.9
         brings.join()
     assert file.read_bytes() == whole
+    # Nobody waits for what found no room, nor opens what others could have put there.
+    file.unlink()
+    no_room, lock = file.with_suffix(".no-room"), file.with_suffix(".lock")
+    no_room.touch()
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert found(tmp_path) == (rows, ())
+    assert no_room.exists()
+    file.write_bytes(whole[:-1])
+    kept.chmod(0o777)
+    assert found(tmp_path) == (rows, ())
+    assert file.read_bytes() == whole[:-1]
 
 
 # --- designs ---

@@ -6,10 +6,10 @@
 
 use std::any::Any;
 use std::fs::{self, DirBuilder, File, Metadata, TryLockError};
-use std::io;
-use std::os::unix::fs::DirBuilderExt;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::PathBuf;
-use std::process;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -23,6 +23,10 @@ const STALE: Duration = Duration::from_secs(3600);
 const WARM: &str = "warm";
 const LOCK: &str = "lock";
 const PART: &str = "part";
+/// Of what found no room: nobody waits for it.
+const NO_ROOM: &str = "no-room";
+/// Bits of a mode that let others write.
+const OF_OTHERS: u32 = 0o022;
 
 /// See the module header.
 pub struct WarmFolder {
@@ -58,8 +62,17 @@ impl WarmFolder {
         self.path.join(format!("{name}.{kind}"))
     }
 
+    /// Whether nobody else may put files here. One that is not there yet will be ours.
+    fn is_ours(&self) -> bool {
+        let Ok(folder) = fs::metadata(&self.path) else { return true };
+        fs::metadata("/proc/self").is_ok_and(|us| us.uid() == folder.uid()) && folder.mode() & OF_OTHERS == 0
+    }
+
     /// What is there, which counts as used now.
     fn read(&self, name: &str) -> io::Result<Vec<u8>> {
+        if !self.is_ours() {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
         let path = self.file(name, WARM);
         let bytes = fs::read(&path)?;
         // Of a folder that may only be read the order of use is not kept.
@@ -80,8 +93,11 @@ impl WarmFolder {
     }
 
     fn write(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
-        let part = self.path.join(format!(".{name}.{}.{PART}", process::id()));
-        let written = fs::write(&part, bytes).and_then(|()| fs::rename(&part, self.file(name, WARM)));
+        // Processes in containers share a home, and numbers.
+        let part = self.path.join(format!(".{name}.{:016x}.{PART}", RandomState::new().hash_one(name)));
+        let written = File::options().write(true).create_new(true).open(&part);
+        let written = written.and_then(|mut file| file.write_all(bytes));
+        let written = written.and_then(|()| fs::rename(&part, self.file(name, WARM)));
         if written.is_err() {
             let _ = fs::remove_file(&part);
         }
@@ -97,7 +113,7 @@ impl WarmFolder {
             let kind = path.extension().and_then(|kind| kind.to_str());
             match kind {
                 Some(WARM) if about.is_file() => kept.push((modified(&about), about.len(), path)),
-                Some(LOCK | PART) if about.is_file() => left.push((modified(&about), path)),
+                Some(LOCK | PART | NO_ROOM) if about.is_file() => left.push((modified(&about), path)),
                 _ => {}
             }
         }
@@ -132,6 +148,13 @@ impl BaseStore for WarmFolder {
         if let Ok(bytes) = self.read(name) {
             return BaseClaim::Kept(bytes);
         }
+        let has_no_room = self
+            .file(name, NO_ROOM)
+            .metadata()
+            .is_ok_and(|about| SystemTime::now().duration_since(modified(&about)).is_ok_and(|age| age < STALE));
+        if has_no_room || !self.is_ours() {
+            return BaseClaim::Make(free);
+        }
         match self.leave(name) {
             // It may have been made between the two looks.
             Ok(Some(making)) => self.read(name).map_or_else(|_| BaseClaim::Make(Box::new(making)), BaseClaim::Kept),
@@ -141,8 +164,13 @@ impl BaseStore for WarmFolder {
     }
 
     fn keep(&self, name: &str, bytes: &[u8]) {
-        if bytes.len() as u64 <= MOST_BYTES && self.write(name, bytes).is_ok() {
-            let _ = self.bound(MOST_BYTES);
+        if !self.is_ours() {
+            return;
+        }
+        let has_room = bytes.len() as u64 <= MOST_BYTES && self.write(name, bytes).is_ok();
+        let _ = self.bound(MOST_BYTES);
+        if !has_room {
+            let _ = File::create(self.file(name, NO_ROOM));
         }
     }
 

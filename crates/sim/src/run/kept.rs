@@ -17,8 +17,8 @@ use crate::server::{STATE_VERSION, Server};
 
 /// Between two looks at whether another process has made a base.
 const EVERY: Duration = Duration::from_millis(10);
-/// Looks before it is made here, too: a process that was stopped would keep the others waiting.
-const LOOKS: u32 = 3_000;
+/// Looks before it is made here, too, two minutes: a process that was stopped would keep the others waiting.
+const LOOKS: u32 = 12_000;
 
 /// Keeps bases.
 pub trait BaseStore: Send + Sync {
