@@ -64,7 +64,6 @@ PRINTED = ("text", "json")
 ONLY_LOOKED_AT: Final = {
     "make demo": "builds everything, and this test with it; continuous integration is a clean clone",
     "make test": "is what runs this test",
-    "make web": "compiles the simulator for browsers, and wants a network",
     "git clone": "wants a network",
     "pip install": "wants a network, and changes the environment; tests/house/test_packaging.py installs a wheel",
     "sudo apt-get": "wants root and a network; `.ci/run` takes it from README.md and runs it",

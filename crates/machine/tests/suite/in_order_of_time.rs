@@ -224,7 +224,8 @@ fn transfers() -> impl Strategy<Value = Vec<Transfer>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+    // A machine goes through every clock: a case takes a third of a second where tests are not optimised.
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn cores_and_devices_over_one_memory_match_a_machine_clock_by_clock(
