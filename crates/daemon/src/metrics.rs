@@ -185,10 +185,11 @@ impl Metrics {
         self.io_ways.set(seen.in_force.io_ways.map_or(-1, |w| i64::from(w.ways())));
         let named =
             |clos: u8| ClassMetrics { class: of.classes.get(&clos).cloned().unwrap_or_else(|| clos.to_string()) };
+        // A domain that is offline has no ways, and a class of such domains alone has none.
+        self.ways.clear();
         for (clos, mask) in &seen.in_force.classes {
             self.ways.get_or_create(&named(clos.0)).set(i64::from(mask.ways()));
         }
-        // A domain that is offline has no ways.
         self.domain_ways.clear();
         for (clos, masks) in of.masks {
             for (domain, mask) in masks {
@@ -230,7 +231,7 @@ impl Metrics {
 
 #[cfg(test)]
 mod tests {
-    use control::{Observation, Sample};
+    use control::{Allocation, Observation, Sample};
     use units::Ps;
 
     use super::*;
@@ -239,7 +240,8 @@ mod tests {
     fn a_counter_that_is_missing_is_no_number() {
         let metrics = Metrics::new();
         let sample = Sample { value: 5.0, age: Ps::ZERO, interval: Ps(1) };
-        let seen = Observation { received_pps: Some(sample), ..Observation::default() };
+        let in_force = Allocation { classes: vec![(Clos(1), Cbm(0x3e))], ..Allocation::default() };
+        let seen = Observation { received_pps: Some(sample), in_force, ..Observation::default() };
         let (faults, classes) = (["x".to_string()], BTreeMap::new());
         let masks = [(Clos(1), vec![(2, Cbm(0x3e))])];
         let of = Circumstances {
@@ -258,6 +260,7 @@ mod tests {
             "wirespeedd_intervals_total{outcome=\"hold\"} 1",
             "wirespeedd_counter_faults_total 1",
             "wirespeedd_io_ways_effect 0",
+            "wirespeedd_class_ways{class=\"1\"} 5",
             "wirespeedd_class_domain_ways{class=\"1\",domain=\"2\"} 5",
             "wirespeedd_policy_undecided{reason=\"no_busy_time\"} 0",
         ] {
@@ -271,7 +274,9 @@ mod tests {
             health.1
         );
         let seen = Observation::default();
-        metrics.interval(&StepOutcome::Held(seen), &Circumstances { experiment_loses: None, ..of });
+        metrics.interval(&StepOutcome::Held(seen), &Circumstances { experiment_loses: None, masks: &[], ..of });
         assert_eq!(metrics.health(Duration::from_secs(60)), (200, "ok\n".into()));
+        let text = metrics.text();
+        assert!(!text.contains("_ways{class="), "ways of domains that are offline by now\n{text}");
     }
 }
