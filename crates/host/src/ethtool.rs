@@ -114,6 +114,7 @@ fn listed(statistics: &[(String, u64)]) -> String {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
+    use std::collections::BTreeSet;
 
     use super::*;
 
@@ -186,11 +187,21 @@ mod tests {
     }
 
     #[test]
-    fn this_machines_loopback_has_none_or_says_so() {
-        // Whatever the kernel is, it answers: a count, that there is none, or that it may not be asked.
-        match calls::statistics_count("lo") {
-            Ok(n) => assert!(n <= MOST_STATISTICS),
-            Err(why) => assert!(why.raw_os_error().is_some(), "{why}"),
+    fn the_kernel_tells_of_this_machines_interfaces_as_many_names_and_values_as_it_counts() {
+        let ask = |interface: &str| (KernelEthtool.count(interface), statistics(&KernelEthtool, interface));
+        let (count, told) = ask("lo");
+        assert_eq!(count.unwrap(), 0, "the loopback's driver has none");
+        assert!(told.unwrap_err().to_string().contains("\"0\" came where 1 to "));
+        let nobody = calls::statistics_count("wirespeed-none").unwrap_err();
+        assert_eq!(nobody.raw_os_error(), Some(libc::ENODEV));
+        for interface in std::fs::read_dir("/sys/class/net").unwrap() {
+            let interface = interface.unwrap().file_name().into_string().unwrap();
+            // A driver without any, or a file among the interfaces that is none.
+            let (Ok(count @ 1..), told) = ask(&interface) else { continue };
+            let told = told.unwrap();
+            let names: BTreeSet<&str> = told.iter().map(|(name, _)| name.as_str()).collect();
+            assert_eq!(told.len(), count, "{interface}");
+            assert!(!names.contains("") && names.iter().all(|name| name.len() <= NAME_BYTES), "{interface}: {names:?}");
         }
         let name = calls::statistics_count("a-name-that-is-too-long").unwrap_err();
         assert_eq!(name.kind(), io::ErrorKind::InvalidInput);
