@@ -5,13 +5,14 @@
 //! them. The file is read and not mapped: whatever it holds, and if it shrinks meanwhile, a read fails and nothing else does. Source:
 //! VPP, `src/vlib/stats/shared.h` and `src/vpp-api/python/vpp_papi/vpp_stats.py`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -96,13 +97,15 @@ const IF_NAMES: &str = "/if/names";
 const IF_RX: &str = "/if/rx";
 const IF_TX: &str = "/if/tx";
 
-/// A program that answers more slowly hangs.
+/// A program that answers more slowly hangs; a layout that changes for so long is not read.
 const PATIENCE: Duration = Duration::from_millis(500);
 /// So often a layout that changes is read again: VPP changes it in microseconds, when an interface comes or goes. After that the
 /// counters of this interval are missing, no more.
 const TRIES: u32 = 100;
 /// Of a directory; each interface has some twenty entries.
 const MOST_ENTRIES: u64 = 1 << 18;
+/// Entries that are read at once: all of the longest directory would be 38 MB, and the unit may take 64.
+const PIECE: u64 = 1 << 10;
 const MOST_THREADS: u64 = 1 << 10;
 const MOST_INTERFACES: u64 = 1 << 16;
 const MOST_NAME: u64 = 1 << 8;
@@ -117,7 +120,10 @@ pub fn connect_to(socket: &Path) -> Result<StatsSegment<File>, HostError> {
     let name = socket.display().to_string();
     let fault = |e: Errno| HostError::system("connecting to", name.as_str(), e.into());
     let peer = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(fault)?;
-    set_socket_timeout(&peer, Timeout::Recv, Some(PATIENCE)).map_err(fault)?;
+    // Connecting waits as long as sending may, where VPP's main thread is busy and those who wait before us are many.
+    for which in [Timeout::Recv, Timeout::Send] {
+        set_socket_timeout(&peer, which, Some(PATIENCE)).map_err(fault)?;
+    }
     connect(&peer, &SocketAddrUnix::new(socket).map_err(fault)?).map_err(fault)?;
     let file = received_file(&peer).map_err(|e| HostError::system("reading", name.as_str(), e.into()))?;
     let file = file.ok_or_else(|| HostError::form(name.as_str(), "no file", "VPP's answer, which has one"))?;
@@ -160,17 +166,11 @@ impl<B: SegmentBytes> StatsSegment<B> {
     /// # Errors
     /// A name that is not there, with those that are; a segment that is damaged, or changes all the time.
     pub fn totals(&self, interfaces: &[String], lost: &[String]) -> Result<PortTotals, HostError> {
+        let losses: Vec<String> = lost.iter().map(|counter| format!("/if/{counter}")).collect();
+        let wanted: Vec<&str> = [IF_NAMES, IF_RX, IF_TX].into_iter().chain(losses.iter().map(String::as_str)).collect();
         self.consistently(|| {
-            let directory = self.directory()?;
-            let names = self.names(self.entry(&directory, IF_NAMES, NAMES)?)?;
-            let mut own = Vec::new();
-            for interface in interfaces {
-                own.push(names.iter().position(|name| name == interface).ok_or_else(|| HostError::Key {
-                    path: format!("{} {IF_NAMES}", self.name),
-                    key: interface.clone(),
-                    known: listed(names.iter().filter(|name| !name.is_empty())),
-                })?);
-            }
+            let directory = self.directory(&wanted)?;
+            let own = self.places(self.entry(&directory, IF_NAMES, NAMES)?, interfaces)?;
             let received = self.sum(self.entry(&directory, IF_RX, COMBINED)?, &own, 2)?;
             let sent = self.sum(self.entry(&directory, IF_TX, COMBINED)?, &own, 2)?;
             let mut totals = PortTotals {
@@ -180,8 +180,8 @@ impl<B: SegmentBytes> StatsSegment<B> {
                 sent_bytes: sent[1],
                 lost: 0,
             };
-            for counter in lost {
-                let of = self.entry(&directory, &format!("/if/{counter}"), SIMPLE)?;
+            for counter in &losses {
+                let of = self.entry(&directory, counter, SIMPLE)?;
                 totals.lost = totals.lost.wrapping_add(self.sum(of, &own, 1)?[0]);
             }
             Ok(totals)
@@ -190,7 +190,11 @@ impl<B: SegmentBytes> StatsSegment<B> {
 
     /// What is read while VPP does not change the layout.
     fn consistently<T>(&self, read: impl Fn() -> Result<T, HostError>) -> Result<T, HostError> {
+        let begun = Instant::now();
         for _ in 0..TRIES {
+            if begun.elapsed() >= PATIENCE {
+                break;
+            }
             let epoch = self.number(EPOCH)?;
             if self.number(IN_PROGRESS)? == 0 {
                 let outcome = read();
@@ -205,11 +209,15 @@ impl<B: SegmentBytes> StatsSegment<B> {
     }
 
     fn entry(&self, directory: &BTreeMap<String, StatsEntry>, path: &str, kind: u32) -> Result<StatsEntry, HostError> {
-        let entry = directory.get(path).ok_or_else(|| HostError::Key {
-            path: self.name.clone(),
-            key: path.into(),
-            known: listed(directory.keys().filter(|key| key.starts_with("/if/"))),
-        })?;
+        let Some(entry) = directory.get(path) else {
+            let mut known = FirstNames::default();
+            self.each_entry(|name, _| {
+                if name.starts_with(b"/if/") {
+                    known.add(name)
+                }
+            })?;
+            return Err(HostError::Key { path: self.name.clone(), key: path.into(), known: known.to_string() });
+        };
         if entry.kind != kind {
             let allowed = format!("kind {kind}: 2 are counters, 3 counters of packets and bytes, 4 names");
             return Err(HostError::form(format!("{} {path}", self.name), &format!("kind {}", entry.kind), allowed));
@@ -217,38 +225,69 @@ impl<B: SegmentBytes> StatsSegment<B> {
         Ok(*entry)
     }
 
-    fn directory(&self) -> Result<BTreeMap<String, StatsEntry>, HostError> {
-        let bytes = self.vector(self.number(DIRECTORY)?, ENTRY, MOST_ENTRIES)?;
-        let of = |entry: &[u8]| {
-            let name = entry[ENTRY_NAME..].split(|byte| *byte == 0).next().unwrap_or_default();
-            let value = u64::from_le_bytes(entry[ENTRY_VALUE..ENTRY_NAME].try_into().unwrap_or_default());
-            let kind = u32::from_le_bytes(entry[..4].try_into().unwrap_or_default());
-            (String::from_utf8_lossy(name).into_owned(), StatsEntry { kind, value })
-        };
-        Ok(bytes.chunks_exact(ENTRY).map(of).collect())
+    /// The entries of these names, as far as they are there.
+    fn directory(&self, wanted: &[&str]) -> Result<BTreeMap<String, StatsEntry>, HostError> {
+        let mut found = BTreeMap::new();
+        self.each_entry(|name, entry| {
+            if let Some(name) = wanted.iter().find(|w| w.as_bytes() == name) {
+                found.insert((*name).to_string(), entry);
+            }
+        })?;
+        Ok(found)
     }
 
-    fn names(&self, entry: StatsEntry) -> Result<Vec<String>, HostError> {
-        let mut names = Vec::new();
-        for at in numbers(&self.vector(entry.value, 8, MOST_INTERFACES)?) {
+    /// The whole directory, a piece at a time.
+    fn each_entry(&self, mut each: impl FnMut(&[u8], StatsEntry)) -> Result<(), HostError> {
+        let Some((at, n)) = self.place(self.number(DIRECTORY)?, ENTRY, MOST_ENTRIES)? else { return Ok(()) };
+        let mut piece = vec![0; PIECE.min(n) as usize * ENTRY];
+        for first in (0..n).step_by(PIECE as usize) {
+            let bytes = &mut piece[..PIECE.min(n - first) as usize * ENTRY];
+            self.bytes.read_exact_at(bytes, at + first * ENTRY as u64).map_err(|e| self.fault(e))?;
+            for entry in bytes.chunks_exact(ENTRY) {
+                let value = u64::from_le_bytes(entry[ENTRY_VALUE..ENTRY_NAME].try_into().unwrap_or_default());
+                let kind = u32::from_le_bytes(entry[..4].try_into().unwrap_or_default());
+                each(text_of(&entry[ENTRY_NAME..]), StatsEntry { kind, value });
+            }
+        }
+        Ok(())
+    }
+
+    /// The numbers of these interfaces: of several with a name that of the first.
+    fn places(&self, entry: StatsEntry, interfaces: &[String]) -> Result<Vec<usize>, HostError> {
+        let mut found = vec![None; interfaces.len()];
+        let mut known = FirstNames::default();
+        for (number, at) in numbers(&self.vector(entry.value, 8, MOST_INTERFACES)?).enumerate() {
             // An interface that was deleted has none.
             let name = if at == 0 { Vec::new() } else { self.vector(at, 1, MOST_NAME)? };
-            let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-            names.push(String::from_utf8_lossy(name).into_owned());
+            let name = text_of(&name);
+            if !name.is_empty() {
+                known.add(name);
+            }
+            for (found, wanted) in found.iter_mut().zip(interfaces) {
+                if found.is_none() && wanted.as_bytes() == name {
+                    *found = Some(number);
+                }
+            }
         }
-        Ok(names)
+        let place = |(found, wanted): (Option<usize>, &String)| {
+            found.ok_or_else(|| HostError::Key {
+                path: format!("{} {IF_NAMES}", self.name),
+                key: wanted.clone(),
+                known: known.to_string(),
+            })
+        };
+        found.into_iter().zip(interfaces).map(place).collect()
     }
 
     /// Over threads, the sum of the `width` numbers of each of these interfaces.
     fn sum(&self, entry: StatsEntry, interfaces: &[usize], width: usize) -> Result<[u64; 2], HostError> {
         let mut sum = [0u64; 2];
         for thread in numbers(&self.vector(entry.value, 8, MOST_THREADS)?) {
-            let cells = numbers(&self.vector(thread, 8 * width, MOST_INTERFACES)?).collect::<Vec<_>>();
-            for interface in interfaces {
-                // A vector is no longer than the highest interface that has counted.
-                let Some(cell) = cells.chunks_exact(width).nth(*interface) else { continue };
-                for (sum, more) in sum.iter_mut().zip(cell) {
-                    *sum = sum.wrapping_add(*more);
+            let Some((at, n)) = self.place(thread, 8 * width, MOST_INTERFACES)? else { continue };
+            // A vector is no longer than the highest interface that has counted.
+            for interface in interfaces.iter().map(|i| *i as u64).filter(|interface| *interface < n) {
+                for (i, sum) in sum.iter_mut().enumerate().take(width) {
+                    *sum = sum.wrapping_add(self.number(at + 8 * (interface * width as u64 + i as u64))?);
                 }
             }
         }
@@ -257,22 +296,28 @@ impl<B: SegmentBytes> StatsSegment<B> {
 
     /// The elements of a vector at an address of VPP's.
     fn vector(&self, address: u64, element: usize, most: u64) -> Result<Vec<u8>, HostError> {
+        let Some((at, n)) = self.place(address, element, most)? else { return Ok(Vec::new()) };
+        let mut bytes = vec![0; n as usize * element];
+        self.bytes.read_exact_at(&mut bytes, at).map_err(|e| self.fault(e))?;
+        Ok(bytes)
+    }
+
+    /// Where a vector at an address of VPP's is, and how many elements it has; none where VPP has no vector.
+    fn place(&self, address: u64, element: usize, most: u64) -> Result<Option<(u64, u64)>, HostError> {
         let wrong = |came: String| {
             HostError::form(self.name.as_str(), &came, "an address within the segment, and a vector that ends in it")
         };
         // VPP has none where nothing was counted yet.
         if address == 0 {
-            return Ok(Vec::new());
+            return Ok(None);
         }
         let at = address.checked_sub(self.base).filter(|at| *at >= 8).ok_or_else(|| wrong(format!("{address:#x}")))?;
         let n = u64::from(u32::from_le_bytes(self.bytes_at(at - 8)?));
         let size = self.bytes.size().map_err(|e| self.fault(e))?;
         let length = n.checked_mul(element as u64).filter(|_| n <= most);
         let is_within = |length: &u64| at.checked_add(*length).is_some_and(|end| end <= size);
-        let length = length.filter(is_within).ok_or_else(|| wrong(format!("{n} elements at {at:#x}")))?;
-        let mut bytes = vec![0; length as usize];
-        self.bytes.read_exact_at(&mut bytes, at).map_err(|e| self.fault(e))?;
-        Ok(bytes)
+        length.filter(is_within).ok_or_else(|| wrong(format!("{n} elements at {at:#x}")))?;
+        Ok(Some((at, n)))
     }
 
     fn number(&self, at: u64) -> Result<u64, HostError> {
@@ -294,17 +339,45 @@ fn numbers(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()))
 }
 
-/// Names for a message.
-fn listed<'a>(names: impl Iterator<Item = &'a String>) -> String {
-    let all: Vec<&str> = names.map(String::as_str).collect();
-    let more = if all.len() > MOST_LISTED { format!(", and {} more", all.len() - MOST_LISTED) } else { String::new() };
-    format!("{}{more}", all[..all.len().min(MOST_LISTED)].join(", "))
+/// What comes before the first 0.
+fn text_of(bytes: &[u8]) -> &[u8] {
+    bytes.split(|byte| *byte == 0).next().unwrap_or_default()
+}
+
+/// Names for a message: the first by the alphabet, and how many there are.
+#[derive(Default)]
+struct FirstNames {
+    first: BTreeSet<Vec<u8>>,
+    all: usize,
+}
+
+impl FirstNames {
+    fn add(&mut self, name: &[u8]) {
+        self.all += 1;
+        self.first.insert(name.to_vec());
+        if self.first.len() > MOST_LISTED {
+            self.first.pop_last();
+        }
+    }
+}
+
+impl fmt::Display for FirstNames {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.first.iter().map(|name| String::from_utf8_lossy(name)).collect();
+        f.write_str(&names.join(", "))?;
+        match self.all - names.len() {
+            0 => Ok(()),
+            more => write!(f, ", and {more} more"),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::io::{IoSlice, Write};
     use std::os::fd::AsFd;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Arc, mpsc};
 
     use proptest::prelude::*;
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, accept, bind, listen, sendmsg};
@@ -401,7 +474,7 @@ mod tests {
     #[test]
     fn what_is_not_there_is_told_with_what_is() {
         let error = |interface, lost| Made::with_interfaces().totals(&[interface], &[lost]).unwrap_err();
-        assert_eq!(error("eth1", "rx-miss"), "made /if/names: there is no \"eth1\"; there are local0, eth0");
+        assert_eq!(error("eth1", "rx-miss"), "made /if/names: there is no \"eth1\"; there are eth0, local0");
         assert!(error("eth0", "rx-oops").contains("no \"/if/rx-oops\"; there are /if/names, /if/rx, "));
         assert!(error("eth0", "rx").contains("made /if/rx: \"kind 3\" came where kind 2"));
         let mut other = Made::with_interfaces();
@@ -414,6 +487,96 @@ mod tests {
         let mut made = Made::with_interfaces();
         made.set(IN_PROGRESS, 1);
         assert!(made.totals(&["eth0"], &[]).unwrap_err().contains("changes all the time"));
+    }
+
+    /// A segment that notes how it is read.
+    struct WatchedSegment {
+        bytes: Vec<u8>,
+        longest: Arc<AtomicUsize>,
+        epochs: Arc<AtomicUsize>,
+        /// What each look at the directory takes; the layout changes meanwhile, if it takes anything.
+        slow: Duration,
+    }
+
+    impl SegmentBytes for WatchedSegment {
+        fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+            self.longest.fetch_max(into.len(), Ordering::Relaxed);
+            SegmentBytes::read_exact_at(&self.bytes, into, offset)?;
+            if offset == EPOCH {
+                let looks = self.epochs.fetch_add(1, Ordering::Relaxed);
+                if !self.slow.is_zero() {
+                    into.copy_from_slice(&(looks as u64).to_le_bytes());
+                }
+            }
+            if offset == DIRECTORY {
+                std::thread::sleep(self.slow);
+            }
+            Ok(())
+        }
+
+        fn size(&self) -> io::Result<u64> {
+            SegmentBytes::size(&self.bytes)
+        }
+    }
+
+    fn watched(made: Made, slow: Duration) -> (StatsSegment<WatchedSegment>, Arc<AtomicUsize>, Arc<AtomicUsize>) {
+        let (longest, epochs) = (Arc::default(), Arc::default());
+        let bytes = WatchedSegment { bytes: made.0, longest: Arc::clone(&longest), epochs: Arc::clone(&epochs), slow };
+        (StatsSegment::open(bytes, "made".into()).unwrap(), longest, epochs)
+    }
+
+    #[test]
+    fn a_long_directory_is_read_in_pieces() {
+        let mut made = Made::with_interfaces();
+        let segment = StatsSegment::open(made.0.clone(), "made".into()).unwrap();
+        let own = segment.directory(&[IF_NAMES, IF_RX, IF_TX, "/if/rx-miss"]).unwrap();
+        // At both sides of the places where a piece ends, and as the very last.
+        let last = 3 * PIECE as usize + 6;
+        let at = [0, PIECE as usize - 1, PIECE as usize, last];
+        let others: Vec<String> = (0..=last).map(|i| format!("/if/other-{i:04}")).collect();
+        let mut entries: Vec<_> = others.iter().map(|name| (SIMPLE, 0, name.as_str())).collect();
+        for (at, (name, entry)) in at.into_iter().zip(&own) {
+            entries[at] = (entry.kind, entry.value, name.as_str());
+        }
+        made.directory(&entries);
+        let (segment, longest, _) = watched(made, Duration::ZERO);
+        assert_eq!(segment.totals(&["eth0".into()], &["rx-miss".into()]).unwrap(), EXPECTED);
+        assert_eq!(longest.load(Ordering::Relaxed), PIECE as usize * ENTRY, "no more at once");
+        let why = segment.totals(&["eth0".into()], &["oops".into()]).unwrap_err().to_string();
+        let (listed, more) = why.rsplit_once(", and ").unwrap();
+        assert_eq!(more, format!("{} more", last + 1 - MOST_LISTED));
+        assert!(listed.contains("there are /if/names, /if/other-0001, ") && listed.len() < 500, "{why}");
+    }
+
+    #[test]
+    fn a_layout_that_changes_slowly_is_given_up_after_a_while() {
+        let slow = PATIENCE / 20;
+        let (segment, _, epochs) = watched(Made::with_interfaces(), slow);
+        let why = segment.totals(&["eth0".into()], &[]).unwrap_err().to_string();
+        assert!(why.contains("changes all the time"), "{why}");
+        // Each try looks at the epoch twice, and takes as long as it sleeps at least.
+        assert!(epochs.load(Ordering::Relaxed) <= 2 * 20, "{epochs:?}");
+    }
+
+    #[test]
+    fn a_vpp_that_accepts_nobody_is_waited_for_no_longer_than_for_an_answer() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("stats.sock");
+        let server = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+        bind(&server, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+        listen(&server, 0).unwrap();
+        let (told, answers) = mpsc::channel();
+        // A thread of its own: one that hangs for ever is to fail the test.
+        std::thread::spawn(move || {
+            for _ in 0..3 {
+                let _ = told.send(connect_to(&path).err().map(|why| why.to_string()));
+            }
+        });
+        let next = || answers.recv_timeout(20 * PATIENCE).expect("it hangs").expect("nobody answers");
+        let [first, second, third] = [next(), next(), next()];
+        assert!(first.starts_with("reading"), "one finds room in the queue: {first}");
+        assert!([second, third].iter().all(|why| why.starts_with("connecting to")), "the queue is full");
+        drop(server);
     }
 
     #[test]
