@@ -122,7 +122,11 @@ def _licences(modules: Path) -> str:
 
 
 def _compiled(archives: dict[str, bytes], pyodide: Path) -> dict[str, bytes]:
-    """Archives of Python, compiled for that of the page: it begins in half the time."""
+    """Archives of Python, compiled for that of the page: it begins in half the time. Raises MissingError."""
+    if shutil.which("node") is None:
+        raise MissingError(
+            "node is missing, which compiles Python for the page: https://nodejs.org, or `apt install nodejs`"
+        )
     with tempfile.TemporaryDirectory() as held:
         given, made = ({name: Path(held) / f"{side}-{name}" for name in archives} for side in ("given", "made"))
         for name, data in archives.items():

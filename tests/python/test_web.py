@@ -238,6 +238,12 @@ def test_a_page_answers_as_a_server_does_but_for_runs_that_others_do(monkeypatch
     assert "<svg" in drawn["sides"]["a"]["pictures"]
 
 
+def test_a_missing_node_is_named_with_how_to_get_it(web: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", {"cargo": "cargo"}.get)
+    with pytest.raises(web.MissingError, match=r"node is missing.*nodejs\.org"):
+        web._compiled({"app.zip": b""}, Path("pyodide"))
+
+
 @pytest.mark.slow
 def test_the_page_answers_offline_in_chromium(web: Any, module: Path, tmp_path: Path) -> None:
     if browsing.NAME is None:
