@@ -132,12 +132,13 @@ def test_closed_forms_are_those_of_the_extension_but_for_the_last_digits(module:
                 assert told["ok"][name] == value, name
 
 
-def capture(file: Path) -> Path:
-    """A few packets of 60 bytes, by a rule."""
-    whole = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
-    for number in range(200):
-        head = struct.pack("!BBHHHBBHII", 0x45, 0, 46, number, 0, 64, 17, 0, 0x0A000001 + number % 7, 0x0A640001)
-        frame = bytes(12) + b"\x08\x00" + head + struct.pack("!HHHH", 1000, 53, 26, 0) + bytes(18)
+def capture(file: Path, payload: int = 18, packets: int = 200) -> Path:
+    """A few packets by a rule, of 60 bytes where their payload is of 18."""
+    whole = bytearray(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
+    for number in range(packets):
+        source, length = 0x0A000001 + number % 7, 28 + payload
+        head = struct.pack("!BBHHHBBHII", 0x45, 0, length, number, 0, 64, 17, 0, source, 0x0A640001)
+        frame = bytes(12) + b"\x08\x00" + head + struct.pack("!HHHH", 1000, 53, 8 + payload, 0) + bytes(payload)
         whole += struct.pack("<IIII", 1, number, len(frame), len(frame)) + frame
     file.write_bytes(whole)
     return file
@@ -162,6 +163,68 @@ def test_a_capture_of_the_page_is_replayed_and_what_is_none_is_said(module: Path
     assert "packed with xz, which is not read in a browser: unpack it" in xz["error"]["words"]
     assert "away.pcap" in away["error"]["words"]
     assert "the page was not given it" in away["error"]["words"]
+
+
+@pytest.fixture(scope="module")
+def desk(web: Any, module: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What the page's desk tells in Node of captures, one after the other, and of closed forms after each."""
+    pyodide = web.CRATE / "node_modules" / "pyodide"
+    if not pyodide.exists():
+        pytest.skip(f"{pyodide} is not there: `make web` gets it")
+    folder = tmp_path_factory.mktemp("desk")
+    app, none = folder / "app.zip", folder / "none.pcap"
+    app.write_bytes(web._app())
+    none.write_bytes(b"MZ is no capture")
+    small, large = capture(folder / "small.pcap"), capture(folder / "large.pcap", 1200)
+    huge = capture(folder / "huge.pcap", 1200, 20_000)
+    captures: dict[str, tuple[str, Path | None]] = {
+        "small": ("own.pcap", small),
+        "large": ("other.pcap", large),
+        "large by the name of small": ("own.pcap", large),
+        "away": ("away.pcap", None),
+        "none": ("none.pcap", none),
+        "small again": ("own.pcap", small),
+        **{f"huge {number}": (f"huge{number}.pcap", huge) for number in range(3)},
+    }
+    questions: list[dict[str, Any]] = []
+    for name, file in captures.values():
+        bytes_of = {} if file is None else {"file": str(file)}
+        questions.append({"what": "capture", "question": {"name": name}, **bytes_of})
+        questions.append({"what": "form", "question": QUESTION})
+    command = ["node", str(PAGE / "node_desk.mjs"), str(module), str(pyodide), str(app)]
+    lines = "\n".join(json.dumps(each) for each in questions)
+    ran = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=600)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    told = [json.loads(line) for line in ran.stdout.splitlines()]
+    return {each: (told[2 * i]["told"], told[2 * i + 1]) for i, each in enumerate(captures)}
+
+
+def test_each_capture_of_one_name_is_its_own(desk: dict[str, Any]) -> None:
+    """A simulator knows files by their names: it would answer the second by the first."""
+    says = {name: form["told"][0]["sides"]["a"]["says"] for name, (_, form) in desk.items()}
+    assert desk["large by the name of small"][0] == [{}]
+    assert says["large by the name of small"] == says["large"]
+    assert says["large"] != says["small"]
+
+
+def test_a_capture_that_cannot_be_kept_leaves_the_desk_as_it_was(desk: dict[str, Any]) -> None:
+    refused, after = desk["away"]
+    assert "error" in refused[0]
+    assert after["told"] == desk["large by the name of small"][1]["told"]
+
+
+def test_what_is_no_capture_is_said_and_the_next_one_is_answered(desk: dict[str, Any]) -> None:
+    _, said = desk["none"]
+    assert "none.pcap: not a capture: it starts with bytes 4d 5a" in json.dumps(said["told"])
+    took, after = desk["small again"]
+    assert took == [{}]
+    assert after["told"] == desk["small"][1]["told"]
+
+
+def test_captures_do_not_pile_up(desk: dict[str, Any]) -> None:
+    first, _, last = (desk[f"huge {number}"][1]["bytes"] for number in range(3))
+    assert first > 25_000_000  # the capture's own
+    assert last == first
 
 
 def test_what_is_too_large_for_a_page_is_an_error_in_words(module: Path) -> None:

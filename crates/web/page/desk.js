@@ -14,19 +14,23 @@ const imported = async (name) => import(URL.createObjectURL(new Blob([await (awa
 
 const BEGIN = `
 from wirespeed.errors import InputError
+from wirespeed.explore import answers, browser
 def begun(capture=None):
-    """Begins a page; what is wrong with a capture is told."""
+    """Begins a page; why there is none is told."""
     global page
     try:
         page = browser.Page(capture)
     except InputError as e:
         return str(e)
+    except Exception as e:
+        return answers.bug(e)["error"]
 `;
-let python = null, drawing = null, simulator = null, module = null, replayed = null;
-const kept = {};
-const opened = () => {
-  simulator = openSimulator(module);
-  for (const [name, bytes] of Object.entries(kept)) simulator.keep(name, bytes);
+// `capture` is the file that is replayed: its name and bytes.
+let python = null, drawing = null, simulator = null, module = null, capture = null;
+const opened = (file) => {
+  const made = openSimulator(module);
+  if (file) made.keep(file.name, file.bytes);
+  simulator = made; // only now: one without its file answers wrongly
 };
 const asked = (question) => {
   try { return simulator.askText(question); } catch (error) {
@@ -34,39 +38,49 @@ const asked = (question) => {
     return JSON.stringify({ error: { kind: error.kind ?? "bug", words: error.message } });
   }
 };
+// Python has the package, and begins a page.
+const settled = (loaded, app) => {
+  python = loaded;
+  python.registerJsModule("wirespeed_page", { ask: asked, draw: drawn });
+  python.unpackArchive(app, "zip", { extractDir: "/app" });
+  python.runPython("import sys; sys.path.insert(0, '/app'); import boot");
+  const told = python.runPython(`${BEGIN}\nbegun()`);
+  if (told) throw new Error(told);
+};
 const begin = async (assets) => {
   Object.assign(ASSETS, assets);
   const compiled = WebAssembly.compileStreaming(fetch("simulator.wasm")).then((found) => {
     module = found;
     postMessage({ module });
-    opened();
+    opened(null);
   });
   const [{ loadPyodide }, { default: createPyodideModule }] = await Promise.all([imported("pyodide.mjs"), imported("pyodide.asm.mjs")]);
-  python = await loadPyodide({ indexURL: PAGE_URL, packageBaseUrl: PAGE_URL, createPyodideModule, lockFileContents: { info: LOCK, packages: {} } });
+  const loaded = await loadPyodide({ indexURL: PAGE_URL, packageBaseUrl: PAGE_URL, createPyodideModule, lockFileContents: { info: LOCK, packages: {} } });
   await compiled;
-  python.registerJsModule("wirespeed_page", { ask: asked, draw: drawn });
-  python.unpackArchive(await (await unpacked("app.zip")).arrayBuffer(), "zip", { extractDir: "/app" });
-  python.runPython("import sys; sys.path.insert(0, '/app'); import boot; from wirespeed.explore import browser");
-  python.runPython(`${BEGIN}\nbegun()`);
+  settled(loaded, await (await unpacked("app.zip")).arrayBuffer());
   // Nobody draws before the first answer.
   drawing = imported("vega.min.js").then(() => Promise.all([imported("vega-lite.min.js"), imported("vega-interpreter.js")]));
 };
-const replay = (name, bytes) => {
-  kept[name] = bytes;
-  simulator.keep(name, bytes);
-  // Python looks only whether it is there.
-  python.FS.writeFile(name, "");
-  const told = python.globals.get("begun")(name);
+// Simulator and page anew: what a page knows of profiles is of its own simulator. Why there are none is told.
+const anew = (file) => {
+  simulator = null; // captures are large: the old one goes first
+  opened(file);
+  const told = python.globals.get("begun")(file?.name);
+  if (told) simulator = null;
+  return told;
+};
+// A simulator knows a file by its name, and keeps what it has made of it: each capture has its own.
+const replay = (file) => {
+  python.FS.writeFile(file.name, ""); // Python looks only whether it is there
+  const told = anew(file);
   if (told) return [{ error: told }];
-  replayed = name;
+  capture = file;
   return [{}];
 };
 const answer = ({ what, question, found }) => {
-  if (!simulator) {
-    opened();
-    python.globals.get("begun")(replayed ?? undefined);
-  }
-  if (what === "capture") return replay(JSON.parse(question).name, found);
+  if (what === "capture") return replay({ name: JSON.parse(question).name, bytes: found });
+  const told = simulator ? undefined : anew(capture);
+  if (told) return [{ error: told }];
   return JSON.parse(python.globals.get("page").ask(what, question, found));
 };
 let ready = null;

@@ -85,9 +85,9 @@ const EDITION = (() => {
     forgive();
     if (file.size > MOST_BYTES) { complain(`${file.name}: has ${Math.ceil(file.size / 2 ** 20)} MiB; a page takes ${MOST_BYTES / 2 ** 20} MiB, the command \`wirespeed run --capture\` any`); return; }
     const data = new Uint8Array(await file.arrayBuffer()), name = file.name;
-    end();
     const [told] = await ask("capture", { name }, data);
     if (told.error) { complain(told.error); return; }
+    end(); // its simulator has the capture before
     for (const other of Object.keys(files)) delete files[other];
     files[name] = data;
     scene();
