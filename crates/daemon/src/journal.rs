@@ -1,5 +1,6 @@
 //! What was there before: on the disk before the first write, so that nothing that ends the daemon loses it.
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
@@ -26,9 +27,9 @@ pub enum JournalEntry {
         group: String,
         /// What they were.
         masks: Vec<(u32, Cbm)>,
-        /// Whether no other domains are set: else those that come meanwhile are, too.
-        #[serde(default, skip_serializing_if = "is_false")]
-        only: bool,
+        /// The domains in which it is set, those too that were offline; none: all that there are or that come.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        domains: Option<BTreeSet<u32>>,
     },
     /// The register of device ways, by processor.
     Register {
@@ -40,14 +41,9 @@ pub enum JournalEntry {
         /// What they were.
         masks: Option<Vec<(u32, Cbm)>>,
         /// As of masks.
-        #[serde(default, skip_serializing_if = "is_false")]
-        only: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        domains: Option<BTreeSet<u32>>,
     },
-}
-
-/// So that a journal of before, in which it is not, has the sum that it had.
-fn is_false(flag: &bool) -> bool {
-    !flag
 }
 
 impl JournalEntry {
@@ -292,10 +288,14 @@ mod tests {
     fn written(folder: &Path) -> (StateFolder, Journal) {
         let entries = vec![
             JournalEntry::Made { group: "wirespeed-rx".into() },
-            JournalEntry::Masks { group: String::new(), masks: vec![(0, Cbm(0x7ff)), (1, Cbm(0x3))], only: false },
-            JournalEntry::Masks { group: "wirespeed-tx".into(), masks: vec![(1, Cbm(0x7f))], only: true },
+            JournalEntry::Masks { group: String::new(), masks: vec![(0, Cbm(0x7ff)), (1, Cbm(0x3))], domains: None },
+            JournalEntry::Masks {
+                group: "wirespeed-tx".into(),
+                masks: vec![(1, Cbm(0x7f))],
+                domains: Some([1, 2].into()),
+            },
             JournalEntry::Register { values: vec![(0, Cbm(0x600))] },
-            JournalEntry::IoAlloc { masks: None, only: true },
+            JournalEntry::IoAlloc { masks: None, domains: Some([0].into()) },
         ];
         let mut journal = Journal { version: VERSION, boot: "5dd6bd45-8a1c".into(), entries, crc32: None };
         journal.crc32 = Some(journal.sum());
@@ -368,7 +368,7 @@ mod tests {
             state.keep(&Journal { entries: vec![entry], ..Journal::default() }).unwrap();
             state.journal(PREFIX).map(|_| ()).map_err(|e| e.to_string())
         };
-        let masks = |group: &str| JournalEntry::Masks { group: group.into(), masks: vec![(0, Cbm(1))], only: false };
+        let masks = |group: &str| JournalEntry::Masks { group: group.into(), masks: vec![(0, Cbm(1))], domains: None };
         for name in
             ["/etc", "../../victim", "wirespeed-/../..", "wirespeed-a/b", "info", "guaranteed", ".", "wirespeed-\0"]
         {

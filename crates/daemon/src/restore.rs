@@ -1,5 +1,7 @@
 //! Puts back what the journal says. What cannot be put back gets a safe setting, and what not even that is kept in the journal.
 
+use std::collections::BTreeSet;
+
 use host::resctrl::{IoAlloc, longest_run};
 use host::{CbmRule, GroupMode, HostError, IoRegister, Resctrl};
 use units::Cbm;
@@ -90,6 +92,11 @@ pub(crate) fn put_back_all(
     (report, left)
 }
 
+/// The domains in which something was set; none: all.
+type SetIn = Option<BTreeSet<u32>>;
+/// Masks by domain.
+type SetMasks = Vec<(u32, Cbm)>;
+
 enum Done {
     Restored(String),
     Safe(String),
@@ -105,42 +112,44 @@ fn put_back(entry: &JournalEntry, parts: &Parts) -> Result<Done, HostError> {
                 Err(why) => Err(why),
             }
         }
-        JournalEntry::Masks { group, masks, only } => {
-            masks_back(&Resctrl::open(parts.resctrl.clone())?, group, masks, *only)
+        JournalEntry::Masks { group, masks, domains } => {
+            masks_back(&Resctrl::open(parts.resctrl.clone())?, group, masks, domains)
         }
         JournalEntry::Register { values } => {
             let register = IoRegister::new(parts.dev_cpu.clone(), values.iter().map(|(cpu, _)| *cpu).collect());
             register.write(values)?;
             Ok(Done::Restored(format!("ways of device writes are {}", text(values))))
         }
-        JournalEntry::IoAlloc { masks, only } => {
+        JournalEntry::IoAlloc { masks, domains } => {
             let resctrl = Resctrl::open(parts.resctrl.clone())?;
             let rule = resctrl.rule()?;
             let to = match masks {
                 None => IoAlloc::Disabled,
-                Some(masks) => IoAlloc::Enabled(present(&resctrl, masks, *only, &rule)?),
+                Some(masks) => IoAlloc::Enabled(present(&resctrl, masks, domains, &rule)?),
             };
             resctrl.set_io_alloc(&to, &rule)?;
-            Ok(Done::Restored("I/O allocation is as it was".into()))
+            Ok(match to {
+                IoAlloc::Enabled(back) if back.is_empty() => {
+                    Done::Safe("I/O allocation has none of its domains now: they come back with all ways".into())
+                }
+                _ => Done::Restored("I/O allocation is as it was".into()),
+            })
         }
     }
 }
 
-/// Of each domain that is there what it had. Of one that was not there then all ways, since it came with those; or nothing, where
-/// `only` domains of the journal were set. Domains that are gone come back with all ways, too.
-fn present(resctrl: &Resctrl, masks: &[(u32, Cbm)], only: bool, rule: &CbmRule) -> Result<Vec<(u32, Cbm)>, HostError> {
-    let was = |domain: u32| match masks.iter().find(|(d, _)| *d == domain) {
-        None if only => None,
-        None => Some((domain, rule.full)),
-        Some((_, mask)) => Some((domain, *mask)),
-    };
-    Ok(resctrl.masks("")?.into_iter().filter_map(|(domain, _)| was(domain)).collect())
+/// Of each domain that is there, and was set, what it had; all ways where it was not there then, since it came with those. Domains
+/// that are gone come back with all ways, too.
+fn present(resctrl: &Resctrl, masks: &[(u32, Cbm)], domains: &SetIn, rule: &CbmRule) -> Result<SetMasks, HostError> {
+    let there = host::within(&resctrl.masks("")?, domains);
+    let had = |domain: u32| masks.iter().find(|(d, _)| *d == domain).map_or(rule.full, |(_, mask)| *mask);
+    Ok(there.into_iter().map(|(domain, _)| (domain, had(domain))).collect())
 }
 
-fn masks_back(resctrl: &Resctrl, group: &str, masks: &[(u32, Cbm)], only: bool) -> Result<Done, HostError> {
+fn masks_back(resctrl: &Resctrl, group: &str, masks: &[(u32, Cbm)], domains: &SetIn) -> Result<Done, HostError> {
     let name = if group.is_empty() { "the default group" } else { group };
     let rule = resctrl.rule()?;
-    let back = present(resctrl, masks, only, &rule)?;
+    let back = present(resctrl, masks, domains, &rule)?;
     if back.is_empty() {
         return Ok(Done::Safe(format!("{name} has none of its domains now: they come back with all ways")));
     }

@@ -53,10 +53,11 @@ impl Guarded {
             let Some(class) = self.machine.classes().iter().find(|c| c.clos == *clos).cloned() else { continue };
             let made = JournalEntry::Made { group: class.group.clone() };
             if !self.journal.has(&made) {
-                let masks = class.placement.own(&self.machine.resctrl().masks(&class.group)?);
-                if !masks.is_empty() {
-                    let only = class.placement.is_bounded();
-                    self.note(JournalEntry::Masks { group: class.group, masks, only })?;
+                let domains = class.placement.domains();
+                // Domains that are offline may come between this and the write.
+                if domains.as_ref().is_none_or(|domains| !domains.is_empty()) {
+                    let masks = class.placement.own(&self.machine.resctrl().masks(&class.group)?);
+                    self.note(JournalEntry::Masks { group: class.group, masks, domains })?;
                 }
             }
         }
@@ -72,7 +73,7 @@ impl Guarded {
                         IoAlloc::Enabled(masks) => Some(host::within(&masks, &domains)),
                         IoAlloc::Disabled | IoAlloc::Unsupported => None,
                     };
-                    self.note(JournalEntry::IoAlloc { masks, only: domains.is_some() })?;
+                    self.note(JournalEntry::IoAlloc { masks, domains })?;
                 }
                 IoBackend::Fixed(_) | IoBackend::Unknown => {}
             }

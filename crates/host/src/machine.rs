@@ -151,6 +151,8 @@ impl HostMachine {
             IoBackend::Unknown => None,
             IoBackend::Fixed(ways) => Some(*ways),
             IoBackend::Register(register) => Some(register.read()?),
+            // Offline domains have no ways, which is no setting that somebody else has made.
+            IoBackend::Kernel(domains) if within(&self.resctrl.masks("")?, domains).is_empty() => None,
             IoBackend::Kernel(domains) => match self.resctrl.io_alloc()? {
                 IoAlloc::Enabled(masks) => Some(one(&within(&masks, domains))),
                 // Device writes may fill any way.
@@ -179,6 +181,10 @@ impl HostMachine {
             }
             IoBackend::Kernel(domains) => {
                 let there = within(&self.resctrl.masks("")?, domains);
+                // Turning it on takes a class of service, and sets all other domains.
+                if there.is_empty() {
+                    return Ok(());
+                }
                 let masks = there.iter().map(|(domain, _)| (*domain, ways)).collect();
                 self.resctrl.set_io_alloc(&IoAlloc::Enabled(masks), &self.rule)
             }

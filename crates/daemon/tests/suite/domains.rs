@@ -146,3 +146,77 @@ fn on_amd_device_writes_are_moved_where_packet_cores_are() {
     daemon.end(&mut no_wait).unwrap();
     assert_eq!(situation.host.state(), before);
 }
+
+/// A group of the administrator's whose processors are in two domains, the second of which is offline when the daemon first writes.
+fn second_comes_after_the_first_write(spec: Spec, prepare: impl Fn(&dyn host::Tree)) -> Situation {
+    let mut situation = Situation::plain(spec);
+    situation.config.classes[0].cpus = "1,8".into();
+    situation.config.default_group = true;
+    let tree = situation.host.tree(FileRoot::Resctrl);
+    tree.make("wirespeed-rx").unwrap();
+    tree.write("wirespeed-rx/cpus_list", "1,8\n").unwrap();
+    tree.write("wirespeed-rx/schemata", "L3:0=3f;1=3f\n").unwrap();
+    prepare(&*tree);
+    let mut daemon = situation.start().unwrap();
+    situation.host.set_domain(1, false);
+    steps(&situation, &mut daemon, 20);
+    situation.host.set_domain(1, true);
+    steps(&situation, &mut daemon, 20);
+    let masks = &situation.host.state().groups["wirespeed-rx"].masks;
+    assert!(masks[0] == masks[1] && masks[0] != Cbm(0x3f), "it is set like the other: {masks:?}");
+    daemon.end(&mut no_wait).unwrap();
+    situation
+}
+
+#[test]
+fn a_domain_that_comes_after_the_first_write_gets_all_ways_back() {
+    let situation = second_comes_after_the_first_write(Spec::default(), |_| {});
+    let state = situation.host.state();
+    assert_eq!(state.groups["wirespeed-rx"].masks, [Cbm(0x3f), Cbm(0x7ff)]);
+    assert_eq!(state.groups[""].masks, [Cbm(0x7ff), Cbm(0x7ff)]);
+    let situation = second_comes_after_the_first_write(Spec::amd(), |tree| {
+        tree.write("info/L3/io_alloc", "1\n").unwrap();
+        tree.write("info/L3/io_alloc_cbm", "0=ff;1=f0\n").unwrap();
+    });
+    let state = situation.host.state();
+    assert_eq!(state.groups["wirespeed-rx"].masks, [Cbm(0x3f), Cbm(0xffff)]);
+    assert_eq!(state.io_alloc, Some(vec![Cbm(0xff), Cbm(0xffff)]));
+}
+
+#[test]
+fn devices_get_no_ways_where_none_of_their_domains_is_online() {
+    let io_writes = |situation: &Situation, from: usize| {
+        let writes = situation.host.writes().split_off(from);
+        writes.into_iter().filter(|w| w.path.contains("io_alloc")).map(|w| w.text).collect::<Vec<_>>()
+    };
+    // Offline from the first write on: I/O allocation, which is all domains', is not turned on.
+    let mut situation = Situation::plain(Spec::amd());
+    situation.config.classes[0].cpus = "8".into();
+    let mut daemon = situation.start().unwrap();
+    situation.host.set_domain(1, false);
+    steps(&situation, &mut daemon, 20);
+    assert_eq!(io_writes(&situation, 0), [""; 0]);
+    situation.host.set_domain(1, true);
+    steps(&situation, &mut daemon, 20);
+    assert!(situation.host.state().io_alloc.is_some_and(|io| io[1] != Cbm(0xffff)), "it came, and is set");
+    // Nobody else has set anything when it goes again, so the daemon goes on.
+    situation.host.set_domain(1, false);
+    let from = situation.host.writes().len();
+    steps(&situation, &mut daemon, 40);
+    assert_eq!(io_writes(&situation, from), [""; 0]);
+    daemon.end(&mut no_wait).unwrap();
+    assert_eq!(situation.host.state().io_alloc, None);
+    // It was on before, and stays so.
+    let mut situation = Situation::plain(Spec::amd());
+    situation.config.classes[0].cpus = "8".into();
+    let tree = situation.host.tree(FileRoot::Resctrl);
+    tree.write("info/L3/io_alloc", "1\n").unwrap();
+    tree.write("info/L3/io_alloc_cbm", "0=f0;1=f0\n").unwrap();
+    let mut daemon = situation.start().unwrap();
+    steps(&situation, &mut daemon, 20);
+    situation.host.set_domain(1, false);
+    let from = situation.host.writes().len();
+    let report = daemon.end(&mut no_wait).unwrap();
+    assert!(report.safe.iter().any(|what| what.starts_with("I/O allocation has none of its domains")), "{report:?}");
+    assert_eq!((io_writes(&situation, from), situation.host.state().io_alloc), (Vec::new(), Some(vec![Cbm(0xf0)])));
+}

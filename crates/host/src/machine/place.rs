@@ -1,6 +1,6 @@
 //! In which domains of the cache a class is set: a class whose cores are in one socket takes no ways from programs in another.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use units::{Cbm, Clos};
 
@@ -32,9 +32,12 @@ impl Placement {
         }
     }
 
-    /// Whether other domains than these are left alone.
-    pub fn is_bounded(&self) -> bool {
-        matches!(self, Placement::In(_))
+    /// The domains in which the class is set, offline ones too; [`None`]: all.
+    pub fn domains(&self) -> Option<BTreeSet<u32>> {
+        match self {
+            Placement::Everywhere => None,
+            Placement::In(domains) => Some(domains.keys().copied().collect()),
+        }
     }
 
     /// Of masks by domain those in which the class is set.

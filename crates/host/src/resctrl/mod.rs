@@ -383,7 +383,8 @@ impl Resctrl {
         }
     }
 
-    /// Sets what device writes may fill; turns that on or off where it must. On, it takes the highest class of service.
+    /// Sets what device writes may fill; turns that on or off where it must. On, it takes the highest class of service. Without masks
+    /// it is only turned on, and the kernel chooses them.
     ///
     /// # Errors
     /// ENOSPC where that class is a group's; ENODEV where there is no such thing; a mask that breaks `rule`.
@@ -399,6 +400,9 @@ impl Resctrl {
                 }
                 if !matches!(now, IoAlloc::Enabled(_)) {
                     self.write("info/L3/io_alloc", "1\n")?;
+                }
+                if masks.is_empty() {
+                    return Ok(());
                 }
                 let text = Schemata::of_masks(L3, masks).to_string();
                 self.write("info/L3/io_alloc_cbm", text.trim_start_matches("L3:"))
