@@ -110,8 +110,12 @@ def test_runs_of_all_shipped_scenarios_are_those_of_the_extension(module: Path) 
 @pytest.mark.slow
 def test_runs_near_a_warm_machine_are_those_of_the_extension(module: Path) -> None:
     base, other = resolved("forwarding-64b"), resolved("forwarding-64b", "machine.llc.io_ways=4")
-    (near,) = asked(module, {"what": "run", "scenarios": [other], "near": base})
-    assert simulated(near["ok"][0]["summary"]) == natively(other, base)
+    ask = {"what": "run", "scenarios": [other]}
+    near, alone = (simulated(told["ok"][0]["summary"]) for told in asked(module, {**ask, "near": base}, ask))
+    assert near == natively(other, base)
+    # A question near nothing begins cold, also after one that was near something.
+    assert alone == natively(other)
+    assert alone != near
 
 
 def test_closed_forms_are_those_of_the_extension_but_for_the_last_digits(module: Path) -> None:

@@ -169,11 +169,11 @@ fn presets() -> Value {
 
 fn run(desk: &mut Desk, scenarios: &[String], near: Option<String>, same_packets: bool) -> Result<Value, Refusal> {
     let scenarios: Vec<Scenario> = scenarios.iter().map(|text| resolved(text)).collect::<Result<_, _>>()?;
-    if let Some(text) = near.filter(|text| desk.near.as_ref().is_none_or(|(known, _)| known != text)) {
-        let base = Near::new(resolved(&text)?);
-        desk.near = Some((text, base));
+    if let Some(text) = near.as_ref().filter(|text| desk.near.as_ref().is_none_or(|(known, _)| known != *text)) {
+        desk.near = Some((text.clone(), Near::new(resolved(text)?)));
     }
-    let near = desk.near.as_ref().map(|(_, near)| near);
+    // A question near no machine begins cold, whatever was asked before.
+    let near = near.and(desk.near.as_ref()).map(|(_, near)| near);
     let options = RunOptions { threads: 1, same_packets };
     let mut tell = |progress: &Progress| {
         page::begins(if progress.note.is_empty() { &progress.phase } else { &progress.note });
