@@ -26,7 +26,7 @@ from pathlib import Path
 import jinja2
 import markupsafe
 
-from wirespeed import __version__, scenarios
+from wirespeed import __version__, _wirespeed, scenarios
 from wirespeed.explore import browser
 from wirespeed.report import live
 
@@ -69,7 +69,9 @@ def compile_module() -> Path:
                 f"`apt install libstd-rust-dev-wasm32 lld`)"
             )
     command = ["cargo", "rustc", "--release", "--locked", "--target", TARGET, "--package", "wirespeed-web"]
-    subprocess.run([*command, "--", "-Cstrip=symbols", f"-Clink-arg=-zstack-size={STACK}"], cwd=ROOT, check=True)
+    command += ["--", "-Cstrip=symbols", f"-Clink-arg=-zstack-size={STACK}"]
+    # A module cannot ask git: it is of the sources that the extension beside it was built from.
+    subprocess.run(command, cwd=ROOT, check=True, env={**os.environ, "WIRESPEED_COMMIT": _wirespeed.commit()})
     return module_path()
 
 

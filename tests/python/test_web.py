@@ -248,6 +248,7 @@ def test_the_module_judges_as_the_extension_and_says_what_is_no_question(module:
     assert judged["error"] == {"kind": "input", "words": str(native.value)}
     assert unknown["error"]["kind"] == "question"
     assert about["ok"]["version"] == _wirespeed.version()
+    assert about["ok"]["commit"] != "unknown"
 
 
 @pytest.mark.parametrize("case", ["sound", "lossless"])
