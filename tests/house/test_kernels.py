@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import kernels
@@ -19,6 +20,21 @@ def needs_compiler() -> list[str]:
     if command is None:
         pytest.skip(NO_COMPILER)
     return command
+
+
+_made: dict[tuple[str, ...], tuple[str, bytes]] = {}
+
+
+def machine_code(command: list[str], source: Path) -> tuple[str, bytes]:
+    """What the compiler says of `source`, and the machine code: of the same once, since that takes seconds."""
+    key = (*command, str(source))
+    if key not in _made:
+        with tempfile.NamedTemporaryFile(suffix=".cubin") as cubin:
+            whole = [*command, "-cubin", "-Xptxas", "-v", str(source), "-o", cubin.name]
+            done = subprocess.run(whole, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            _made[key] = done.stderr, Path(cubin.name).read_bytes()
+    return _made[key]
 
 
 def test_the_shipped_ptx_is_of_these_sources() -> None:
@@ -109,15 +125,18 @@ def needs_disassembler() -> str:
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_100"])
 def test_who_waits_does_not_empty_the_caches_of_who_works(arch: str, tmp_path: Path) -> None:
-    command, disassembler, cubin = needs_compiler(), needs_disassembler(), tmp_path / "router.cubin"
+    command, disassembler = needs_compiler(), needs_disassembler()
 
     def compiled(source: Path) -> dict[str, tuple[int, int]]:
-        subprocess.run([*command, f"-arch={arch}", "-cubin", str(source), "-o", str(cubin)], check=True)
+        cubin = tmp_path / "router.cubin"
+        cubin.write_bytes(machine_code([*command, f"-arch={arch}"], source)[1])
         read = subprocess.run([disassembler, "-c", str(cubin)], capture_output=True, text=True, check=True)
         return polls(read.stdout)
 
     # The dispatcher sleeps, and the worker.
     assert compiled(kernels.KERNELS / "router.cu") == {"persistent": (2, 2), "persistent_any": (2, 2)}
+    if arch != "sm_90":
+        return
     # With loads that acquire in place of glances both would empty them each time.
     for name in kernels.SOURCES:
         text = (kernels.KERNELS / name).read_text().replace("ld.relaxed.", "ld.acquire.")
@@ -129,22 +148,17 @@ def test_who_waits_does_not_empty_the_caches_of_who_works(arch: str, tmp_path: P
 def test_the_kernels_compile_without_spills(arch: str, tmp_path: Path) -> None:
     command = needs_compiler()
     cubin = tmp_path / "router.cubin"
-    source = str(kernels.KERNELS / "router.cu")
-    done = subprocess.run(
-        [*command, f"-arch={arch}", "-cubin", "-Xptxas", "-v", source, "-o", str(cubin)],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "warning" not in done.stderr.lower(), done.stderr
-    spills = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", done.stderr)
-    assert spills == [("0", "0", "0")] * 5, done.stderr
-    found = re.findall(r"entry function '(\w+)'.*?Used (\d+) registers", done.stderr, re.DOTALL)
+    said, code = machine_code([*command, f"-arch={arch}"], kernels.KERNELS / "router.cu")
+    cubin.write_bytes(code)
+    assert "warning" not in said.lower(), said
+    spills = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", said)
+    assert spills == [("0", "0", "0")] * 5, said
+    found = re.findall(r"entry function '(\w+)'.*?Used (\d+) registers", said, re.DOTALL)
     registers = {name: int(n) for name, n in found}
     # 65536 registers a core: 64 leave room for 32 warps, the paper's largest MCW, 96 of chains and inspection for 20.
     assert {name: n <= (96 if name.endswith("_any") else 64) for name, n in registers.items()} == dict.fromkeys(
         ("persistent", "batch", "batch_gathered", "persistent_any", "batch_any"), True
-    ), done.stderr
+    ), said
     packages = kernels.folder()
     tool = (packages and shutil.which("cuobjdump", path=str(packages / "bin"))) or shutil.which("cuobjdump")
     if tool is None:
@@ -156,8 +170,8 @@ def test_the_kernels_compile_without_spills(arch: str, tmp_path: Path) -> None:
     if read.returncode != 0:
         print(f"machine code is not read: {read.stderr.strip()}")
         return
-    code = read.stdout
-    assert "LDG" in code
+    text = read.stdout
+    assert "LDG" in text
     # .U8 and .S8 are single bytes.
-    assert not re.findall(r"\b(?:LDG|LD|STG|ST)\.\S*[US]8\b.*", code)
-    assert not re.findall(r"\b(?:LDL|STL)\b.*", code), "local memory"
+    assert not re.findall(r"\b(?:LDG|LD|STG|ST)\.\S*[US]8\b.*", text)
+    assert not re.findall(r"\b(?:LDL|STL)\b.*", text), "local memory"
