@@ -1,5 +1,6 @@
 //! Batch means: the mean of a correlated sequence with its half-width.
 
+use crate::serial::MeanError;
 use crate::student::student_quantile;
 
 /// A mean with its 95 % confidence interval.
@@ -12,13 +13,13 @@ pub struct Estimate {
     pub half_width: f64,
     /// How many batches the half-width comes from.
     pub batches: usize,
-    /// Correlation of each batch mean with the next. Near 0 the half-width can be trusted; a large
-    /// positive one (above about 2 / sqrt(batches)) says that batches, and so the run, are too short.
+    /// Correlation of each batch mean with the next, as found. The half-width allows for it up to about
+    /// 0.7; beyond, the run is too short to tell how far its mean may be off.
     pub lag1: f64,
 }
 
 impl Estimate {
-    /// The interval of `means`, which are taken to be independent, around `value`.
+    /// The interval of `means`, in their order, around `value`.
     pub(crate) fn of_batches(value: f64, means: &[f64]) -> Estimate {
         let k = means.len() as f64;
         let centre = means.iter().sum::<f64>() / k;
@@ -27,7 +28,8 @@ impl Estimate {
         let half_width = if means.len() < 2 {
             f64::INFINITY
         } else {
-            student_quantile(0.975, k - 1.0) * (squares / (k - 1.0) / k).sqrt()
+            let error = MeanError::of(means);
+            student_quantile(0.975, error.dof) * error.variance.sqrt()
         };
         let lag1 = if squares > 0.0 { products / squares } else { 0.0 };
         Estimate { value, half_width, batches: means.len(), lag1 }
@@ -47,7 +49,8 @@ impl Estimate {
 /// The mean of a correlated sequence with its half-width, in fixed memory.
 ///
 /// Non-overlapping batch means (Schmeiser, Operations Research 1982): the means of long enough
-/// batches are nearly independent, and Student's t over them gives the half-width. The batches are
+/// batches are nearly independent, and Student's t over them gives the half-width. What correlation is
+/// left between them widens it (Tafazzoli and Wilson, IIE Transactions 2011). The batches are
 /// dyadic: when 32 are full, neighbours are merged to 16 of twice the size, so that between 16 and
 /// 32 batches cover the whole run, however long it is. 10 to 30 is what Schmeiser recommends: more
 /// narrow the interval little and make batches too short.

@@ -1,7 +1,7 @@
 //! Differences of two runs with their intervals: paired, and by Welch's test.
 
 use crate::error::StatsError;
-use crate::moments::Moments;
+use crate::serial::{MeanError, SerialCorrelation};
 use crate::student::{student_p_value, student_quantile};
 
 /// The difference of two means, with its 95 % confidence interval.
@@ -36,7 +36,7 @@ impl Comparison {
 
 /// Two runs on identical traffic: batch `i` of both saw the same packets, so that what they have in
 /// common cancels out (paired t over batch means; common random numbers, Law, "Simulation Modeling
-/// and Analysis", section 11.2).
+/// and Analysis", section 11.2). Batches are in their order, and what each has of the one before widens the interval.
 ///
 /// # Errors
 /// [`StatsError::Unpaired`] if the numbers of batches differ, [`StatsError::TooFew`] below two.
@@ -47,32 +47,53 @@ pub fn paired(a: &[f64], b: &[f64]) -> Result<Comparison, StatsError> {
     if a.len() < 2 {
         return Err(StatsError::TooFew { a: a.len(), b: b.len() });
     }
-    let differences: Moments = a.iter().zip(b).map(|(a, b)| b - a).collect();
-    let n = a.len() as f64;
-    Ok(Comparison::new(differences.mean(), differences.variance() / n, n - 1.0))
+    let differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| b - a).collect();
+    let error = MeanError::of(&differences);
+    Ok(Comparison::new(mean(&differences), error.variance, error.dof))
 }
 
-/// Two runs on different traffic: independent batch means of unequal variance (Welch, Biometrika
-/// 1947).
+/// Two runs on different traffic: batch means of unequal variance (Welch, Biometrika 1947), each in their order, and what each batch
+/// has of the one before widens the interval.
 ///
 /// # Errors
 /// [`StatsError::TooFew`] if either has fewer than two batches.
 pub fn welch(a: &[f64], b: &[f64]) -> Result<Comparison, StatsError> {
+    both_told(a, b)?;
+    Ok(of_errors([mean(a), mean(b)], [MeanError::of(a), MeanError::of(b)]))
+}
+
+/// The second half of a sequence against the first, where all of it may wander around a line as `serial` says.
+pub(crate) fn halves(values: &[f64], serial: SerialCorrelation) -> Result<Comparison, StatsError> {
+    let (a, b) = values.split_at(values.len() / 2);
+    both_told(a, b)?;
+    let error = |xs: &[f64]| {
+        let (n, centre) = (xs.len() as f64, mean(xs));
+        let squares: f64 = xs.iter().map(|x| (x - centre).powi(2)).sum();
+        MeanError { variance: squares / (n - 1.0) / n * serial.inflation(), dof: (n - 1.0) * serial.freedom() }
+    };
+    Ok(of_errors([mean(a), mean(b)], [error(a), error(b)]))
+}
+
+fn mean(xs: &[f64]) -> f64 {
+    xs.iter().sum::<f64>() / xs.len() as f64
+}
+
+fn both_told(a: &[f64], b: &[f64]) -> Result<(), StatsError> {
     if a.len() < 2 || b.len() < 2 {
         return Err(StatsError::TooFew { a: a.len(), b: b.len() });
     }
-    let side = |xs: &[f64]| {
-        let moments: Moments = xs.iter().copied().collect();
-        (moments.mean(), moments.variance() / xs.len() as f64, xs.len() as f64 - 1.0)
-    };
-    let ((mean_a, error_a, dof_a), (mean_b, error_b, dof_b)) = (side(a), side(b));
-    let variance = error_a + error_b;
+    Ok(())
+}
+
+/// Second minus first, by Welch's degrees of freedom.
+fn of_errors(means: [f64; 2], [a, b]: [MeanError; 2]) -> Comparison {
+    let variance = a.variance + b.variance;
     let dof = if variance > 0.0 {
-        variance * variance / (error_a * error_a / dof_a + error_b * error_b / dof_b)
+        variance * variance / (a.variance * a.variance / a.dof + b.variance * b.variance / b.dof)
     } else {
-        dof_a + dof_b
+        a.dof + b.dof
     };
-    Ok(Comparison::new(mean_b - mean_a, variance, dof))
+    Comparison::new(means[1] - means[0], variance, dof)
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 //!
 //! Everything here takes one pass and a fixed amount of memory, however long a run is. Simulation
 //! output is correlated, so no half-width comes from single observations: they are gathered in
-//! batches whose number stays between two bounds while their size doubles ([`BatchMeans`]), until
-//! batches are so long that they hardly depend on each other. All half-widths are at 95 %.
+//! batches whose number stays between two bounds while their size doubles ([`BatchMeans`]). What
+//! batches still have of the ones before widens every half-width. All half-widths are at 95 %.
 //!
 //! | what | by |
 //! |---|---|
@@ -26,6 +26,7 @@ mod histogram;
 mod latency;
 mod moments;
 mod ratio;
+mod serial;
 mod series;
 mod student;
 mod time_weighted;

@@ -1,6 +1,7 @@
 //! One sum over another with its half-width, such as loss.
 
 use crate::batch::halve;
+use crate::serial::MeanError;
 use crate::student::student_quantile;
 
 /// One sum over another, such as packets lost over packets offered, with its half-width.
@@ -114,9 +115,10 @@ impl Ratio {
         let half_width = if self.batches.len() < 2 {
             f64::INFINITY
         } else {
-            let squares: f64 = self.batches.iter().map(|(y, x)| (y - r * x).powi(2)).sum();
+            let beyond: Vec<f64> = self.batches.iter().map(|(y, x)| y - r * x).collect();
             let mean_x = self.batches.iter().map(|(_, x)| x).sum::<f64>() / k;
-            student_quantile(0.975, k - 1.0) * (squares / (k - 1.0) / k).sqrt() / mean_x
+            let error = MeanError::of(&beyond);
+            student_quantile(0.975, error.dof) * error.variance.sqrt() / mean_x
         };
         let upper = if y == 0.0 { 3.0 / x } else { r + half_width };
         Proportion { value: r, half_width, upper, batches: self.batches.len() }

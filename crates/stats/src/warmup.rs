@@ -1,7 +1,8 @@
 //! Where warm-up ends, and whether a trend is left.
 
-use crate::compare::{Comparison, welch};
+use crate::compare::{Comparison, halves};
 use crate::error::StatsError;
+use crate::serial::SerialCorrelation;
 
 /// How much of a sequence to leave out as warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,16 +49,29 @@ pub fn mser5(observations: &[f64]) -> Option<Truncation> {
 /// second minus first (Welch's test). A significant one says that the run has a trend: warm-up is
 /// not over, or the load is more than can be carried.
 ///
+/// A busy queue wanders, and the halves of a run that is short beside that differ by chance. So their errors are enlarged by the
+/// correlation of what is left beside a straight line: a trend is not taken for wandering.
+///
 /// # Errors
 /// [`StatsError::TooFew`] of fewer than four batches.
 pub fn stationarity(means: &[f64]) -> Result<Comparison, StatsError> {
-    let (first, second) = means.split_at(means.len() / 2);
-    welch(first, second)
+    halves(means, SerialCorrelation::of_deviations(&beside_a_line(means), 2.0))
+}
+
+/// What is left of `values` beside the line that fits them best.
+fn beside_a_line(values: &[f64]) -> Vec<f64> {
+    let n = values.len() as f64;
+    let (mean, middle) = (values.iter().sum::<f64>() / n, (n - 1.0) / 2.0);
+    let at = |i: usize| i as f64 - middle;
+    let along: f64 = values.iter().enumerate().map(|(i, y)| at(i) * y).sum();
+    let slope = along / (0..values.len()).map(|i| at(i) * at(i)).sum::<f64>().max(f64::MIN_POSITIVE);
+    values.iter().enumerate().map(|(i, y)| y - mean - slope * at(i)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::serial::tests::wandering;
     use rand::{RngExt, SeedableRng};
     use rand_pcg::Pcg64;
 
@@ -119,6 +133,10 @@ mod tests {
         assert!(drift.is_significant() && drift.difference > 1.0);
         let false_alarms = (0..200).filter(|&seed| stationarity(&noise(seed, 32)).unwrap().is_significant()).count();
         assert!((2..=20).contains(&false_alarms), "{false_alarms} of 200");
+        // And of sequences that forget twelve times only while they last: 84 of 200 were their batches taken to be independent.
+        let wandering =
+            (0..200).filter(|&seed| stationarity(&wandering(12.0, 31, seed)).unwrap().is_significant()).count();
+        assert!((2..=20).contains(&wandering), "{wandering} of 200");
         assert_eq!(stationarity(&[1.0, 2.0, 3.0]), Err(StatsError::TooFew { a: 1, b: 2 }));
     }
 }

@@ -8,7 +8,7 @@
 //! *Without time* ([`WarmUpRule::without_time`]): the server goes the functional way in stretches, each as long as all before. Before
 //! each of them it goes on in detail for [`CLOCK`] packets, which tell the next one how long bursts take. A stretch is the
 //! last one if over its second half
-//! - lines held in the LLC grew by at most [`STEADY`],
+//! - lines held in the LLC grew by at most [`STEADY_LINES`],
 //! - reads and writes of DRAM, and device writes that hit, differ from those of its first half by at most [`STEADY`], or by
 //!   no more than chance,
 //! - where both lines and accesses to DRAM also count as settled if they have changed by no more than [`FEW`] of all accesses to the
@@ -52,10 +52,15 @@ const CLOCK: u64 = 2_048;
 const AFTER_ANOTHER: u64 = 32_768;
 /// What may still change, as a share.
 const STEADY: f64 = 0.02;
-/// Accesses to DRAM, or lines that come in, that count for nothing, as a share of accesses to the LLC: one in some eighty packets.
-const FEW: f64 = 0.0005;
-/// Packets without time, at most, for each that is going to be measured.
-const MOST_UNTIMED: u64 = 8;
+/// By how much lines of the LLC may still grow. Each is a miss: where a core is busy, one in a hundred packets makes them wait a
+/// tenth longer.
+const STEADY_LINES: f64 = 0.01;
+/// Accesses to DRAM, or lines that come in, that count for nothing, as a share of accesses to the LLC: one in some two hundred packets.
+const FEW: f64 = 0.0002;
+/// Packets without time, at most, for each that is going to be measured: so many for a short run, whose half-widths are wide, and so
+/// many for one of [`LONG`] packets for each of them. A run of 80,000 may so fill an LLC with two millions.
+const MOST_UNTIMED: [u64; 2] = [8, 32];
+const LONG: u64 = 2_500;
 /// Standard deviations that two counts of events by chance may lie apart.
 const CHANCE: f64 = 3.0;
 /// How long nothing arrives before it is looked whether rings are empty; twice as long each further time, up to [`LONGEST_REST`].
@@ -260,7 +265,7 @@ fn warm_by_state(mut server: Server, from: Inherited, mbufs: u64, room: u64, wat
         let per_half = |count: fn(&Look) -> u64| [count(second) - count(first), count(third) - count(second)];
         let few = FEW * per_half(|look| look.accesses)[1] as f64;
         let is_settled = |measure: WarmthMeasure| match measure {
-            LlcLines => third.lines.saturating_sub(second.lines) as f64 <= few.max(STEADY * third.lines as f64),
+            LlcLines => third.lines.saturating_sub(second.lines) as f64 <= few.max(STEADY_LINES * third.lines as f64),
             DramAccesses => {
                 let [before, after] = per_half(|look| look.dram);
                 is_steady(before, after) || before.abs_diff(after) as f64 <= few
@@ -334,9 +339,15 @@ impl WarmUpRule {
         }
     }
 
+    /// Packets without time for each that is measured, at most.
+    fn most_untimed(&self) -> u64 {
+        let [short, long] = MOST_UNTIMED;
+        (self.packets / LONG).clamp(short, long)
+    }
+
     /// The first part of the warm-up of `server`, which has done nothing yet and begins with `from`. See the module header.
     pub(crate) fn without_time(&self, server: Server, from: Inherited, watch: &ProgressWatch) -> WarmServer {
-        let room = self.given.unwrap_or(self.most(self.packets.saturating_mul(MOST_UNTIMED)));
+        let room = self.given.unwrap_or(self.most(self.packets.saturating_mul(self.most_untimed())));
         let mbufs = self.mbufs.saturating_sub(from.taken.mbufs);
         warm_by_state(server, from, mbufs, room.saturating_sub(self.least()), watch)
     }

@@ -78,7 +78,7 @@ fn windows_stand_for_packets_that_were_left_out() {
         let ((a, rate_a, each_a), (b, rate_b, each_b)) = (found(&whole), found(&few));
         let (off, allowed) = ((a.value - b.value).abs(), 1.5 * (a.half_width + b.half_width));
         assert!(off <= allowed.max(a.value * 0.002), "{set:?}: {a:?} and {b:?}");
-        assert!((rate_a / rate_b - 1.0).abs() < 0.005, "{set:?}: {rate_a} and {rate_b} Mpps");
+        assert!((rate_a / rate_b - 1.0).abs() < 0.01, "{set:?}: {rate_a} and {rate_b} Mpps");
         for (name, a, b) in [("busy", each_a[0], each_b[0]), ("DRAM reads", each_a[1], each_b[1])] {
             assert!((a / b - 1.0).abs() < 0.05, "{set:?}: {name}: {a} and {b}");
         }
