@@ -178,7 +178,10 @@ struct WarmMachine {
 impl<'a> CurveStudy<'a> {
     fn new(machine: &'a MachineSpec, spec: &'a CurveSpec) -> Result<CurveStudy<'a>, ScenarioError> {
         machine.core.check("machine.core")?;
-        let mut memory = if spec.at_once { machine.memory_at_once() } else { machine.memory() };
+        let mut memory = machine.memory_of_streams();
+        if spec.at_once {
+            memory.dram.controller = None;
+        }
         memory.tlb = None;
         let sockets = machine.sockets.as_ref().map_or(1, |sockets| sockets.count.max(1));
         let here = machine.cores.div_ceil(sockets);
