@@ -116,7 +116,8 @@ def _number(value: float | None, form: str) -> str:
 def heat_map(found: Mapping[str, Any]) -> str:
     """References over time (across) and rows of the buffer (up), a panel an allocation, as an SVG document."""
     import altair as alt  # drawing costs a quarter of a second to import
-    import vl_convert
+
+    from wirespeed.report import charts
 
     panels = []
     for each in found["allocations"]:
@@ -143,7 +144,7 @@ def heat_map(found: Mapping[str, Any]) -> str:
     if not panels:
         raise InputError("there is nothing to draw: too few packets (raise --packets)")
     chart = alt.concat(*panels, columns=2).resolve_scale(color="shared")
-    return vl_convert.vegalite_to_svg(chart.configure(background="white").to_dict())
+    return charts.picture(chart)
 
 
 def compare(**settings: Any) -> dict[str, Any]:

@@ -423,7 +423,8 @@ def _curve_table(share: ReadShare, peak_gb_per_s: float) -> RenderableType:
     kept = {head: cells for head, cells in columns.items() if any(cell != q.MISSING for cell in cells)}
     drawn = Table(title=title, title_justify="left", box=None)
     for head in kept:
-        drawn.add_column(head, justify="right", no_wrap=True)
+        # A word a line: beside each other they would be wider than their numbers, and than 80 columns.
+        drawn.add_column(head.replace(" ", "\n"), justify="right", vertical="bottom", no_wrap=True)
     for cells in zip(*kept.values(), strict=True):
         drawn.add_row(*cells)
     return drawn
@@ -450,7 +451,8 @@ def _deviations_table(measured: measured_curve.Measured, rows: Sequence[Deviatio
 def chart(found: Curve) -> str:
     """Latency over bandwidth, a line for each share of reads, and the measurement's as dashes, as an SVG document."""
     import altair as alt  # drawing costs a quarter of a second to import
-    import vl_convert
+
+    from wirespeed.report import charts
 
     kinds = [("simulated", found["curves"])]
     if found["measured"] is not None:
@@ -483,5 +485,4 @@ def chart(found: Curve) -> str:
     layers = alt.layer(drawn, base.mark_point(filled=True, size=20)).properties(
         width=520, height=320, title=_titled(found)
     )
-    svg = vl_convert.vegalite_to_svg(layers.configure(background="white").to_dict())
-    return svg.replace(">", f">{SVG_MARK}", 1)
+    return charts.picture(layers).replace(">", f">{SVG_MARK}", 1)

@@ -17,6 +17,9 @@ _QUIET: Final = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-sync", "--no-first-run", "--disable-quic"),
     *("--disable-background-networking", "--disable-component-update", "--window-size=1400,1100"),
 )
+WIDTHS: Final = (390, 600, 1280)
+"""Of a telephone, half a screen and a screen, in pixels."""
+_LOOKING: Final = Path(__file__).with_name("looking.js")
 _SAID: Final = ("Runtime.consoleAPICalled", "Log.entryAdded", "Runtime.exceptionThrown")
 
 
@@ -26,22 +29,22 @@ class Chromium:
     def __init__(self, profile: Path) -> None:
         reads, self._asks = os.pipe()
         self._hears, writes = os.pipe()
-        # The shell puts the pipes where Chromium looks for them.
         command = [str(NAME), *_QUIET, f"--user-data-dir={profile}", "--remote-debugging-pipe", "about:blank"]
-        moved = f'exec "$0" "$@" 3<&{reads} 4>&{writes}'
+        # Chromium looks for the pipes at 3 and 4. A shell knows descriptors of one digit: ours may have two.
+        moved = 'exec "$0" "$@" 3<&0 4>&1 0</dev/null 1>/dev/null'
         self._process = subprocess.Popen(
-            ["sh", "-c", moved, *command], pass_fds=(reads, writes), stderr=subprocess.DEVNULL
+            ["sh", "-c", moved, *command], stdin=reads, stdout=writes, stderr=subprocess.DEVNULL
         )
         os.close(reads)
         os.close(writes)
         self._buffer, self._asked = b"", 0
         self._session: str | None = None
         self.events: list[dict[str, Any]] = []
-        pages = self.call("Target.getTargets")["targetInfos"]
-        target = next(each["targetId"] for each in pages if each["type"] == "page")
-        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Runtime", "Log"):
-            self.call(f"{domain}.enable")
+        try:
+            self._attach()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
 
     def __enter__(self) -> Chromium:
         return self
@@ -80,9 +83,28 @@ class Chromium:
             time.sleep(0.05)
         return found
 
+    def opened(self, url: str, width: int, scheme: str, until: str = "document.readyState === 'complete'") -> None:
+        """Opens a page in a window so wide, light or dark."""
+        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=1000, deviceScaleFactor=1, mobile=False)
+        self.call("Page.navigate", url=url)
+        self.until(until, 120)
+
+    def hindrances(self) -> list[str]:
+        """What in the page is cut, overlaps, is too small or too faint, or makes it wider than its window."""
+        found: list[str] = self.value(_LOOKING.read_text(encoding="utf-8"))
+        return found
+
     def said(self) -> list[str]:
         """What the console shows."""
         return [json.dumps(each["params"])[:500] for each in self.events if each.get("method") in _SAID]
+
+    def _attach(self) -> None:
+        pages = self.call("Target.getTargets")["targetInfos"]
+        target = next(each["targetId"] for each in pages if each["type"] == "page")
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log"):
+            self.call(f"{domain}.enable")
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:

@@ -134,7 +134,7 @@ def gain_against_cost(document: Mapping[str, Any], what: str) -> alt.LayerChart:
     points = base.mark_point(filled=True, size=50).encode(y="y:Q", color=colour, description="words:N")
     names = (
         base.transform_filter("datum.helps")
-        .mark_text(align="right", dx=-7, fontSize=11, color="var(--ink)")
+        .mark_text(align="right", dx=-7, fontSize=12, color="var(--ink)")
         .encode(y="y:Q", text="name:N")
     )
     drawn: alt.LayerChart = (spans + points + names).properties(width=2 * charts.WIDTH - 100, height=260)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 import altair as alt
-import vl_convert
 
 from wirespeed.gpu.documents import GpuDocument
 from wirespeed.gpu.machines import LINE, Gpu, idle
 from wirespeed.gpu.shown import NAMES
+from wirespeed.report import charts
 
 SVG_MARK: Final = "<!-- wirespeed gpu -->"
 """What a picture holds, by which it is known as one that may be replaced."""
@@ -21,8 +21,7 @@ def chart(document: GpuDocument) -> str:
     drawn = _roofline(document) if document["vary"] is None else _varied(document)
     title = f"{', '.join(document['functions'])} on {document['preset']}"
     layers = drawn.properties(width=520, height=320, title=title)
-    svg = vl_convert.vegalite_to_svg(layers.configure(background="white").to_dict())
-    return svg.replace(">", f">{SVG_MARK}", 1)
+    return charts.picture(layers).replace(">", f">{SVG_MARK}", 1)
 
 
 def _varied(document: GpuDocument) -> Any:

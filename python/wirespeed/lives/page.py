@@ -19,13 +19,15 @@ _LOSSES: Final = 4
 """Losses that are drawn."""
 _OPEN: Final = 12
 """Packets whose bursts are drawn."""
-_WIDTH, _ROW = 1000, 16
+_WIDTH, _ROW = 820, 16
 _STYLE: Final = (
-    "<style>.lives svg{width:100%;height:auto;display:block}.lives text{font-size:11px;fill:var(--muted)}"
+    # Narrower, its words could not be read: it scrolls.
+    f"<style>.lives svg{{width:100%;min-width:{_WIDTH}px;height:auto;display:block}}"
+    ".lives text{font-size:12px;fill:var(--muted)}"
     ".lives .life{margin:2px 0}.lives figure{margin:10px 0}"
     ".legend{display:flex;flex-wrap:wrap;gap:4px 14px;margin:8px 0}"
     ".legend i{display:inline-block;width:12px;height:12px;border-radius:2px;margin-right:5px;vertical-align:-1px}"
-    ".lives summary{cursor:pointer;padding:4px 0}@media(max-width:800px){.lives text{font-size:16px}}</style>"
+    ".lives summary{cursor:pointer;padding:4px 0}</style>"
 )
 
 
@@ -173,7 +175,8 @@ def _axis(label: int, scale: float, longest: int, y: int) -> str:
     for at in range(0, longest + 1, max(1, step)):
         x = label + at * scale
         parts.append(f'<path d="M{x:.1f} {y + 2}v4" stroke="var(--muted)"/>')
-        parts.append(f'<text x="{x:.1f}" y="{y + 17}" text-anchor="middle">{escape(q.duration(at / 1e3))}</text>')
+        anchor = "end" if x > _WIDTH - 40 else "middle"
+        parts.append(f'<text x="{x:.1f}" y="{y + 17}" text-anchor="{anchor}">{escape(q.duration(at / 1e3))}</text>')
     return "".join(parts)
 
 
@@ -203,7 +206,7 @@ def _burst(burst: Burst) -> str:
     if not fetches:
         return f"<p>{escape(text)}</p>"
     longest = burst["to"] - burst["from"]
-    label, scale = 170, (_WIDTH - 180) / max(1, longest)
+    label, scale = 210, (_WIDTH - 220) / max(1, longest)
     parts, y = [], 4
     for fetch in fetches[:_SHOWN]:
         by = SERVED.get(fetch["served"], fetch["served"])

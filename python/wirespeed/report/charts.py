@@ -430,7 +430,10 @@ def _all_numbers(*values: object) -> bool:
 
 
 def svg(chart: alt.LayerChart | alt.VConcatChart, title: str) -> str:
-    """The chart as an SVG element that takes the width of its box and says in words what it shows."""
+    """The chart as an SVG element that takes the width of its box and says in words what it shows.
+
+    In a box that is narrower than it was drawn it scrolls: smaller, its words could not be read.
+    """
     # What it is made of was judged part by part; to judge the whole again takes a third of the time of drawing it.
     drawn = vl_convert.vegalite_to_svg(_styled(chart).to_dict(validate=False))
     prefix = re.sub(r"\W+", "-", title.split(":")[0].lower())
@@ -439,8 +442,20 @@ def svg(chart: alt.LayerChart | alt.VConcatChart, title: str) -> str:
     # What a mark says to a screen reader it also says to a mouse that rests on it.
     drawn = re.sub(r'(<path [^>]*aria-label="([^"]+)"[^>]*)/>', r"\1><title>\2</title></path>", drawn)
     drawn = re.sub(r' (?:xmlns(?::\w+)?|version)="[^"]*"', "", drawn)
-    drawn = re.sub(r'<svg class="marks" width="\d+" height="\d+"', '<svg class="chart"', drawn, count=1)
+    drawn = re.sub(
+        r'<svg class="marks" width="(\d+)" height="\d+"', r'<svg class="chart" style="min-width:\1px"', drawn, count=1
+    )
     return drawn.replace("<svg ", f'<svg role="img" aria-label="{escape(title)}" ', 1)
+
+
+def picture(chart: Any) -> str:
+    """The chart as a file of its own, in colours of its own on white."""
+    sized = chart.configure(
+        background="white",
+        axis=alt.AxisConfig(labelFontSize=12, titleFontSize=12),
+        legend=alt.LegendConfig(labelFontSize=12, titleFontSize=12),
+    )
+    return str(vl_convert.vegalite_to_svg(sized.to_dict()))
 
 
 def _styled(chart: Any) -> Any:

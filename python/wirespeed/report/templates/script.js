@@ -10,6 +10,12 @@ const copied = async (button, source) => {
   setTimeout(() => { button.textContent = "Copy"; }, 1500);
 };
 const icicle = (cells, says) => {
+  // Words that do not fit into a cell are not begun: what it is says a pointer or the keyboard.
+  const fit = () => {
+    for (const cell of cells) cell.classList.remove("narrow");
+    const cut = cells.filter((cell) => cell.scrollWidth > cell.clientWidth + 1 || cell.scrollHeight > cell.clientHeight + 1);
+    for (const cell of cut) cell.classList.add("narrow");
+  };
   const place = (cell) => [Number(cell.dataset.left), Number(cell.dataset.width)];
   const open = (chosen) => {
     const [from, wide] = place(chosen);
@@ -21,14 +27,16 @@ const icicle = (cells, says) => {
       cell.hidden = begin < -1e-4 || begin + share > 1 + 1e-4;
       cell.style.left = `${begin * 100}%`;
       cell.style.width = `${share * 100}%`;
-      cell.classList.toggle("narrow", share * cell.parentElement.clientWidth < 70);
     }
+    fit();
   };
   for (const cell of cells) {
     cell.addEventListener("click", () => open(cell));
     for (const event of ["pointerenter", "focus"]) cell.addEventListener(event, () => { says.textContent = cell.title; });
   }
   open(cells[0]);
+  // Also where it is shown only later, or the page gets narrower.
+  new ResizeObserver(fit).observe(cells[0].parentElement);
 };
 const liven = (part) => {
   for (const button of part.querySelectorAll("button[data-copy]")) {
