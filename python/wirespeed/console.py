@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, Final
@@ -59,6 +60,35 @@ def emit(text: str) -> None:
     shown = (part if styled and place % 2 else visible(part, "\n\t") for place, part in enumerate(_STYLE.split(text)))
     stream.write("".join(shown) + "\n")
     stream.flush()
+
+
+def folded(command: str, width: int) -> str:
+    r"""A command line in lines of `width` columns, where its options allow that: a shell takes them for one.
+
+    >>> print(folded("wirespeed run forwarding --set machine.cores=2 --set 'run.packets=10 M' -q", 44))
+    wirespeed run forwarding \
+      --set machine.cores=2 \
+      --set 'run.packets=10 M' -q
+    """
+    try:
+        words = shlex.split(command, posix=False)
+    except ValueError:
+        return command
+    if len(command) <= width or " ".join(words) != command:
+        return command
+    parts: list[str] = []
+    for word in words:
+        if not parts or word.startswith("-"):
+            parts.append(word)
+        else:
+            parts[-1] += f" {word}"
+    lines = [parts[0]]
+    for part in parts[1:]:
+        if len(lines[-1]) + len(part) + 1 <= width - 2:
+            lines[-1] += f" {part}"
+        else:
+            lines.append(f"  {part}")
+    return " \\\n".join(lines)
 
 
 @contextlib.contextmanager

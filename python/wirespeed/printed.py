@@ -1,8 +1,11 @@
-"""The one look of tables on a terminal: no lines, dim heads, numbers to the right."""
+"""The one look of tables and lists on a terminal: no lines, dim heads, numbers to the right, points that hang."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from rich.table import Table
+from rich.text import Text
 
 
 def table(*columns: str, title: str = "") -> Table:
@@ -23,4 +26,12 @@ def table(*columns: str, title: str = "") -> Table:
             no_wrap=name.startswith(">"),
             overflow="fold",
         )
+    return found
+
+
+def points(lines: Iterable[str], style: str = "") -> Table:
+    """A list: each line behind a dot, and what does not fit into it below its own beginning."""
+    found = Table.grid(padding=(0, 1, 0, 0))
+    for line in lines:
+        found.add_row(Text("·", style), Text(line, style))
     return found

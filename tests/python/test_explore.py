@@ -524,6 +524,27 @@ def test_what_is_looked_at_ahead_is_one_move_away(place: Place) -> None:
     assert {"burst": "64"} in list(ahead(controls, {}))
 
 
+def test_a_warm_machine_on_disk_that_is_damaged_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    of_llc = ("machine.llc.size=704 KiB", "machine.llc.slices=1")
+    few = (*(each for each in FEW if not each.startswith("run.warmup")), *of_llc)
+
+    def told() -> list[str]:
+        found: list[str] = []
+        machines = runs.Runs(Place(Given("forwarding", settings=few)), 1, found.extend)
+        machines.await_warm(lambda *_: True)
+        machines.close()
+        return found
+
+    assert told() == []
+    (file,) = (tmp_path / "wirespeed" / "warm").iterdir()
+    assert told() == []
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    (line,) = told()
+    assert re.fullmatch(rf"{file}: the state is damaged, \d+ bytes .*; it is made again", line)
+
+
 def test_a_scenario_that_searches_is_refused() -> None:
     with pytest.raises(InputError, match=r"run\.search"):
         Talk(Given("forwarding", settings=("run.search=ndr",)))

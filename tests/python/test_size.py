@@ -4,6 +4,7 @@ import io
 import json
 import math
 import random
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -413,3 +414,23 @@ def test_a_sizing_shows_itself_in_a_notebook():
     drawn = Sizing({**found.document, "tried": [*found.document["tried"], another]}, "").plot().to_json()
     assert "var(--" not in drawn
     assert "meets the target" in drawn
+
+
+def test_a_warm_machine_on_disk_that_is_damaged_is_named(
+    wirespeed: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    small = {name: value for name, value in SMALL.items() if name != "run.warmup"}
+    small |= {"machine.llc.size": "704 KiB", "machine.llc.slices": 1}
+    asked = ["size", "forwarding", "--target", "5 Mpps", "--packets", "3000"]
+    asked += [word for name, value in small.items() for word in ("--set", f"{name}={value}")]
+    first = wirespeed(*asked, "-q")
+    (file,) = (tmp_path / "wirespeed" / "warm").iterdir()
+    whole = file.read_bytes()
+    for quiet in (["-q"], []):
+        file.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+        code, printed, said = wirespeed(*asked, *quiet)
+        assert (code, printed) == first[:2], "the result does not depend on it"
+        named = re.search(rf"wirespeed: {file}: the state is damaged, \d+ bytes .*; it is made again", said)
+        assert (named is None) == bool(quiet), said
+        assert file.read_bytes() == whole

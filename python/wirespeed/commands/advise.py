@@ -13,7 +13,7 @@ from wirespeed.advise import FILES, Advice, advice, bench, text
 from wirespeed.commands import options
 from wirespeed.commands.fields import spread
 from wirespeed.commands.options import CaptureOpt, EachPointSetOpt, ForceOpt, QuietOpt, TableOpt, TablesOrJsonOpt
-from wirespeed.commands.output import emit, emit_json, say, show, stoppable
+from wirespeed.commands.output import emit_json, say, say_refused, show, show_command, stoppable
 from wirespeed.progress import Bar
 
 _EPILOG: Final = (
@@ -92,10 +92,9 @@ def answer(given: Options) -> int:
     else:
         show(text.summary(found.document))
         for label, command in text.commands(found.document):
-            emit(f"\n{label}\n  {command}")  # in one piece, to be copied
+            show_command(label, command)
     if not given.quiet:
-        for refused in asked.refused:
-            say(refused)
+        say_refused(asked.refused)
         say(f"wrote {', '.join(file.name for file in written)} to {given.out}")
     return 0
 

@@ -12,7 +12,7 @@ import typer
 from wirespeed.commands import options
 from wirespeed.commands.fields import spread
 from wirespeed.commands.options import ThreadsOpt, Traffic
-from wirespeed.commands.output import emit, say
+from wirespeed.commands.output import emit, say, say_refused
 
 _EPILOG: Final = (
     "Examples:\n\n"
@@ -51,7 +51,7 @@ def answer(given: Options) -> int:
     from wirespeed.explore.talk import Talk
 
     settings = tuple(options.one_of_each(given.settings) or ())
-    about = Talk(Given(given.scenario, given.capture, given.table, settings, given.seed), given.threads)
+    about = Talk(Given(given.scenario, given.capture, given.table, settings, given.seed), given.threads, say_refused)
     try:
         server = Server(about, given.scenario, given.port)
     except BaseException:

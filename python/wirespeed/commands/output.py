@@ -6,9 +6,10 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Iterator
+import textwrap
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import typer
 from rich.console import RenderableType
@@ -17,6 +18,8 @@ from wirespeed import console, files, terminal
 from wirespeed.commands.exits import EXIT_STOPPED
 from wirespeed.console import Console
 from wirespeed.errors import InputError
+
+_INDENT: Final = "  "
 
 
 def emit(text: str) -> None:
@@ -37,9 +40,22 @@ def show(renderable: RenderableType) -> None:
     emit(terminal.text(renderable, Console()).rstrip("\n"))
 
 
+def show_command(label: str, command: str, gap: str = "\n") -> None:
+    """Prints a command to be copied, below what it is: folded where a terminal shows it, else in one piece."""
+    width = Console().width - len(_INDENT) if sys.stdout.isatty() else sys.maxsize
+    lines = "\n".join(console.folded(line, width) for line in command.splitlines())
+    emit(f"{gap}{label}\n{textwrap.indent(lines, _INDENT)}")
+
+
 def say(text: str) -> None:
     """Prints to stderr."""
     print(f"wirespeed: {text}", file=sys.stderr)
+
+
+def say_refused(refused: Iterable[str]) -> None:
+    """Names each file of finished runs or warm machines that was not used, with the reason, to stderr."""
+    for each in refused:
+        say(each)
 
 
 def judge_svg(svg: Path, mark: str, command: str, read: Path | None, option: str = "the rows") -> None:

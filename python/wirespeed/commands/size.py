@@ -22,7 +22,7 @@ from wirespeed.commands.options import (
     TablesOrJsonOpt,
     ThreadsOpt,
 )
-from wirespeed.commands.output import emit, emit_json, say, show, stoppable
+from wirespeed.commands.output import emit, emit_json, say, say_refused, show, show_command, stoppable
 from wirespeed.errors import InputError
 from wirespeed.progress import Bar
 from wirespeed.size import FILES, Sizing, aim, sizing, text
@@ -145,17 +145,20 @@ def answer(given: Options) -> int:
                 "--emit and --format json: one object has no configuration behind it; leave out one of them"
             )
     with stoppable(), Bar(quiet=given.quiet, unit="runs") as bar:
-        found = Sizing(*sizing.size(_wish(given, bar)))
+        wish = _wish(given, bar)
+        found = Sizing(*sizing.size(wish))
     written = found.write(given.out, given.force) if given.out is not None else []
     if given.form == "json":
         emit_json(found.document)
     else:
         show(text.summary(found.document))
         for label, command in text.commands(found.document):
-            emit(f"\n{label}\n  {command}")  # in one piece, to be copied
+            show_command(label, command)
     if given.program is not None:
         warning = "" if found.met else "# DOES NOT MEET THE TARGET: the nearest that was tried.\n"
         emit(f"\n{warning}{operators.emit(found.scenario, given.program)}".rstrip("\n"))
+    if not given.quiet:
+        say_refused(wish.refused)
     if written and not given.quiet:
         say(f"wrote {', '.join(file.name for file in written)} to {given.out}")
     return 0 if found.met else EXIT_UNMET

@@ -13,7 +13,7 @@ from wirespeed.commands import options
 from wirespeed.commands.exits import EXIT_INCOMPLETE
 from wirespeed.commands.fields import spread
 from wirespeed.commands.options import CaptureOpt, EachPointSetOpt, ForceOpt, QuietOpt, TableOpt, TablesOrJsonOpt
-from wirespeed.commands.output import emit, emit_json, say, stoppable
+from wirespeed.commands.output import emit, emit_json, say, say_refused, stoppable
 from wirespeed.console import Console
 from wirespeed.errors import InputError
 from wirespeed.progress import Bar
@@ -163,8 +163,7 @@ def answer(given: Options) -> int:
         console = Console()
         emit(terminal.text(text.summary(found.document, console.width), console).rstrip("\n"))
     if not given.quiet:
-        for refused in found.refused:
-            say(refused)
+        say_refused(found.refused)
         say(f"wrote {', '.join(file.name for file in written)} to {given.out}")
     if found.failed < len(found.rows) and (lacking := text.closing(found.document)) is not None:
         say(lacking)

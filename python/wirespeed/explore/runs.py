@@ -19,6 +19,8 @@ LONG = 100_000
 CURVE_PACKETS = 20_000
 Go = Callable[[str, int, int], bool]
 """Told the phase, what is done and of how many; answers whether to go on."""
+Refused = Callable[[Sequence[str]], None]
+"""Told files that were not used, each with the reason."""
 
 
 class StoppedError(Exception):
@@ -28,9 +30,11 @@ class StoppedError(Exception):
 class Runs:
     """The runs of a place."""
 
-    def __init__(self, place: Place, threads: int | None = None) -> None:
+    def __init__(self, place: Place, threads: int | None = None, refused: Refused | None = None) -> None:
+        """`refused` is told, by whichever thread runs, the files of warm machines that were not used."""
         self._place = place
         self._threads = threads
+        self._refused = refused
         self._warm = threading.Event()
         self._stop = threading.Event()
         self._error: str | None = None
@@ -63,6 +67,8 @@ class Runs:
             )
         except KeyboardInterrupt:
             raise StoppedError from None
+        finally:
+            self._tell_refused()
         if any(each.partial for each in finished):
             raise StoppedError
         return [api.finished_as_result(each) for each in finished]
@@ -85,7 +91,12 @@ class Runs:
         except KeyboardInterrupt:
             self._error = "stopped"
         finally:
+            self._tell_refused()
             self._warm.set()
+
+    def _tell_refused(self) -> None:
+        if (found := self._stock.refused()) and self._refused is not None:
+            self._refused(found)
 
 
 def settings(packets: int, loads: Sequence[float]) -> list[str]:

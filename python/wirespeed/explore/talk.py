@@ -92,10 +92,11 @@ class _Scene:
 class Talk:
     """All that is kept between questions. Threads of the server share it."""
 
-    def __init__(self, given: Given, threads: int | None = None) -> None:
-        """Raises InputError for a scenario that cannot be explored."""
+    def __init__(self, given: Given, threads: int | None = None, refused: runs.Refused | None = None) -> None:
+        """Raises InputError for a scenario that cannot be explored; `refused` is told files that were not used."""
         self._given = given
         self._threads = threads
+        self._refused = refused
         self._scenes: OrderedDict[str, _Scene] = OrderedDict()
         self._lock = threading.Lock()
         # One run at a time: two would each take twice as long.
@@ -265,7 +266,7 @@ class Talk:
         return Given(scenario)
 
     def _runs(self, place: Place) -> Runs:
-        return Runs(place, self._threads)
+        return Runs(place, self._threads, self._refused)
 
     def _turn(self, about: Asked) -> None:
         with self._lock:

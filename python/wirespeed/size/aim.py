@@ -45,6 +45,8 @@ class Wish:
     seed: int | None = None
     threads: int | None = None
     progress: Callback | None = field(default=None, compare=False)
+    refused: list[str] = field(default_factory=list, compare=False)
+    """Filled with the files of warm machines that were not used, each with the reason."""
 
 
 @dataclass(frozen=True, slots=True)

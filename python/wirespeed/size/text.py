@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.text import Text
 
 from wirespeed import printed
@@ -34,7 +35,7 @@ def headline(document: Mapping[str, Any]) -> str:
         said = what.get(best["cause"], f"loses up to {q.probability(best['loss_upper_95'] + best['stall_loss'])}")
         return f"Not met by any machine that was tried: the nearest, {machine(document)}, {said}"
     rate, lost, verb = q.mpps(goal["mpps"]), q.probability(_bound(best)), "carry" if _many(best) else "carries"
-    does = f"{machine(document)} {verb} {rate} with a loss below {lost} and a p99 of {q.duration(best['p99_ns'])}"
+    does = f"{machine(document)} {verb} {rate} with a loss below {lost} and a p99 of {_p99(best)}"
     if (share := _rejected(best)) > FEW_REJECTED:
         does += f"; {q.share(share)} of the packets are rejected by the function itself, whatever the machine"
     return f"Met already: {does}" if document["already"] else _capital(does)
@@ -107,11 +108,11 @@ def commands(document: Mapping[str, Any]) -> list[tuple[str, str]]:
 def summary(document: Mapping[str, Any]) -> RenderableType:
     """What the command prints before the command line."""
     parts: list[RenderableType] = [Text(headline(document), "bold"), Text()]
-    parts += [Text(f"· {line}") for line in facts(document)]
+    parts.append(printed.points(facts(document)))
     heads, rows = to_set(document)
     if rows:
         parts += [Text(), _table([heads[0], f">{heads[1]}", f">{heads[2]}", heads[3]], rows)]
-        parts += [Text(f" {path}: {place}", "dim") for path, place in where(document)]
+        parts += [Padding(Text(f"{path}: {place}", "dim"), (0, 0, 0, 1)) for path, place in where(document)]
     heads, rows = tried(document, _ROWS)
     parts += [Text(), _table([f">{heads[0]}", heads[1], *(f">{head}" for head in heads[2:5]), heads[5]], rows)]
     left = sum(bool(each["packets"]) for each in document["tried"]) - len(rows)
@@ -138,8 +139,12 @@ def _row(trial: Mapping[str, Any], allowed: float) -> list[str]:
     wide = trial["carried_half_width"]
     carried = q.digits(trial["carried_mpps"], 4) + ("" if not wide else f" ± {q.digits(wide, 2)}")
     lost = f"< {q.probability(_bound(trial))}" if not trial["lost"] else q.probability(trial["loss"])
-    p99 = q.interval(trial["p99_ns"], _wide(trial))
-    return [str(trial["machine"]["cores"]), label(trial), carried, lost, p99, _outcome(trial, allowed)]
+    return [str(trial["machine"]["cores"]), label(trial), carried, lost, _p99(trial), _outcome(trial, allowed)]
+
+
+def _p99(trial: Mapping[str, Any]) -> str:
+    """The 99th percentile of the sojourn, with its half-width where that is known."""
+    return q.interval(trial["p99_ns"], _wide(trial))
 
 
 def _wide(trial: Mapping[str, Any]) -> float | None:
@@ -184,8 +189,7 @@ def _margin(document: Mapping[str, Any]) -> str:
     margin, goal = document["margin"], document["target"]
     carried = q.mpps(margin["saturated_mpps"])
     if margin["lossless_at_line"]:
-        left = f"by the time that its parts have left, {_share(margin['share'])} of the target"
-        return f"It carries line rate, too, {carried}: {left}."
+        return f"It carries line rate, too: {carried}. Its parts have time for {_share(margin['share'])} of the target."
     line = q.mpps(goal["line_mpps"])
     return f"Where line rate is offered, {line}, it carries {carried}: {_share(margin['share'])} of the target."
 

@@ -202,6 +202,7 @@ class Trials:
                 told("size", before, 0, f"{phase} {note}".rstrip())
 
         runs = _wirespeed.run(made, threads=self._wish.threads, progress=tell, stock=self._stock)
+        self._wish.refused.extend(self._stock.refused())
         if any(run.partial for run in runs):
             raise KeyboardInterrupt("stopped before there was an answer")
         found = [json.loads(run.summary_json) for run in runs]
