@@ -5,6 +5,7 @@ Nothing is run here.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
 from html import escape
 from typing import Any, Final
@@ -31,6 +32,8 @@ ANSWERED: Final = ("carried_mpps", "loss", "p99", "mean")
 LEAST_PCT: Final = 1.0
 """A change of less percent is no reason to choose: half-widths are of chance alone, and many metrics are looked at."""
 
+_KINDS: Final = ("better", "worse", "better and worse", "not surely other", "not known")
+
 
 def title(name: str, labels: Mapping[str, str] | None = None) -> str:
     """The words for a metric; `labels` are those of a run's reasons.
@@ -51,7 +54,24 @@ def sentence(pair: Comparison) -> str:
     return f"{_sure(pair, 'carried rate or sojourn')} Loss is not known: {few} offered too few packets to lose one."
 
 
-def _sure(pair: Comparison, compared: str) -> str:
+def overview(first: str, pairs: Sequence[Comparison]) -> str:
+    """How many of several operands are surely better or worse than the first, in what decides."""
+    kinds = Counter(_kind(pair) for pair in pairs)
+    told = [f"{kinds[kind]} {'is' if kinds[kind] == 1 else 'are'} {kind}" for kind in _KINDS if kinds[kind]]
+    return f"Of {len(pairs)} beside {first}, {', '.join(told)}."
+
+
+def _kind(pair: Comparison) -> str:
+    if nothing_text(pair):
+        return "not known"
+    better, worse = (bool(found) for found in _moved(pair)[0].values())
+    if better and worse:
+        return "better and worse"
+    return "better" if better else "worse" if worse else "not surely other"
+
+
+def _moved(pair: Comparison) -> tuple[dict[str, list[str]], list[str]]:
+    """What decides and surely differs, in words, by whether that is better or worse; and what does so by little."""
     sure: dict[str, list[str]] = {"better": [], "worse": []}
     small: list[str] = []
     for name in ANSWERED:
@@ -61,6 +81,11 @@ def _sure(pair: Comparison, compared: str) -> str:
             percent = metric.get("change_pct")
             kept = small if percent is not None and abs(percent) < LEAST_PCT else sure[word]
             kept.append(f"{title(name).lower()} {change_text(metric)} ({values})")
+    return sure, small
+
+
+def _sure(pair: Comparison, compared: str) -> str:
+    sure, small = _moved(pair)
     if pair.differing:
         begin = "The runs saw different traffic; b is"
     elif not pair.identical_traffic:
@@ -113,7 +138,7 @@ def page(
             + f"b: {escape(name)}, {escape(pair.name('b'))}.</p></section>"
         )
     outcomes = {each.outcome for judgements in judged for each in judgements}
-    headline = sentence(pairs[0]) if len(pairs) == 1 else f"{len(pairs)} operands beside {names[0]}"
+    headline = sentence(pairs[0]) if len(pairs) == 1 else overview(names[0], pairs)
     verdict = _verdict(outcomes)
     return shell(f"Compared with {names[0]}", headline, "", body, verdict)
 

@@ -305,16 +305,21 @@ def gpu_text(summary: Summary) -> str | None:
     )
 
 
-# A share of the mean sojourn that is most of it, and of batches or of their room that are nearly all.
+# A share of batches that is most of them.
 _MOST: Final = 0.5
+# A share of the mean sojourn that is told where no other part is larger.
+_MUCH: Final = 1 / 3
 
 
 def gpu_waits_text(summary: Summary) -> str | None:
-    """That a packet mostly waits for its batch, and the settings that say how long; None where it does not."""
+    """That what a packet waits for longest is its batch, and the settings that say how long; None where it is not."""
     found = summary.get("gpu") or {}
     mean, batches = (summary.get("sojourn_ns") or {}).get("mean"), found.get("batches") or 0
-    waits = (summary.get("attribution_ns") or {}).get("gpu_fill")
-    if not q.is_number(mean) or not q.is_number(waits) or not batches or waits <= _MOST * mean:
+    parts = summary.get("attribution_ns") or {}
+    waits = parts.get("gpu_fill")
+    if not q.is_number(mean) or not q.is_number(waits) or not batches:
+        return None
+    if waits <= _MUCH * mean or waits < max(parts.values()):
         return None
     late = (found.get("late_batches") or 0) / batches
     full = f"{q.share(late, 0)} of batches go by time-out, {q.share(found.get('fill'), 0)} full on average"
@@ -328,6 +333,17 @@ def gpu_waits_text(summary: Summary) -> str | None:
         f"GPU batch to fill, and no limit of the machine: {full}; {setting}. Shorter waits make more launches, for "
         "which the GPU has to have time."
     )
+
+
+def policy_text(summary: Summary) -> str | None:
+    """What a policy made of the LLC's ways, in a sentence; None without one."""
+    found = summary.get("policy") or {}
+    if not found.get("kind"):
+        return None
+    changes, ways = found.get("changes") or 0, found.get("io_ways")
+    times = "nothing" if not changes else "the LLC's ways once" if changes == 1 else f"the LLC's ways {changes:,} times"
+    at_end = "" if ways is None else f": devices have {ways} of {found.get('ways')} ways at the end"
+    return f"The policy ({found['kind']}) changed {times}{at_end}."
 
 
 def flow_table_text(summary: Summary) -> str | None:

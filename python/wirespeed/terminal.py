@@ -17,6 +17,7 @@ from rich.text import Text
 from wirespeed import comparing, questions
 from wirespeed import quantities as q
 from wirespeed.gate import Judgement
+from wirespeed.printed import points
 from wirespeed.printed import table as _table
 from wirespeed.result import Comparison, traffic_text
 from wirespeed.slowest import Slowest
@@ -46,6 +47,7 @@ from wirespeed.summary import (
     memory_share,
     packet_buffer_text,
     placing_text,
+    policy_text,
     search_rejects_text,
     search_with_stalls,
     seen,
@@ -406,6 +408,8 @@ def _verdict(summary: Summary, whole: bool) -> RenderableType:
         lines.append(_indented(reach, "bold"))
     if (waits := gpu_waits_text(summary)) is not None:
         lines.append(_indented(waits))
+    if (policy := policy_text(summary)) is not None:
+        lines.append(_indented(policy))
     told = seen(summary, "reasons")
     if not whole and found.tone == "good":
         told = [reason for reason in told if not reason.startswith(_TOLD_BELOW)]
@@ -692,7 +696,7 @@ def _damage(summary: Summary) -> list[RenderableType]:
 
 def _notes(summary: Summary) -> list[RenderableType]:
     notes = summary.get("notes") or []
-    return [Text(), Text("Noted", "bold"), *(_indented(f"· {each}") for each in notes)] if notes else []
+    return [Text(), Text("Noted", "bold"), Padding(points(map(str, notes)), (0, 0, 0, 2))] if notes else []
 
 
 def _advice(summary: Summary) -> list[RenderableType]:

@@ -38,6 +38,19 @@ def pair(*metrics, identical=True, without="", differing=()):
 LOSSLESS = metric("loss", 0.0, 0.0, None, None, unit="1")
 
 
+def test_several_operands_begin_with_how_many_are_better_and_worse():
+    faster = pair(metric("carried_mpps", 8.0, 10.0, 25.0, 1.0, True, "Mpps"))
+    mixed = pair(metric("carried_mpps", 8.0, 10.0, 25.0, 1.0, True, "Mpps"), metric("p99", 1.0, 1.2, 20.0, 2.0, False))
+    small = pair(LOSSLESS, metric("mean", 1000.0, 999.0, -0.1, 0.05, True))
+    unknown = pair(without="ab")
+    assert comparing.overview("x", [faster, faster, mixed, small, unknown]) == (
+        "Of 5 beside x, 2 are better, 1 is better and worse, 1 is not surely other, 1 is not known."
+    )
+    assert "<h1>Of 2 beside x, 1 is better, 1 is not surely other.</h1>" in comparing.page(
+        ["x", "y", "z"], [faster, small], [[], []]
+    )
+
+
 def test_a_sentence_says_what_is_surely_better_and_worse():
     found = pair(
         metric("carried_mpps", 8.0, 10.0, 25.0, 1.0, True, "Mpps"),

@@ -365,6 +365,22 @@ def test_the_policy_is_drawn_state_by_state() -> None:
     assert "bottleneck" not in drawn
 
 
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (0, "The policy (allocator) changed nothing: devices have 4 of 11 ways at the end."),
+        (1, "The policy (allocator) changed the LLC's ways once: devices have 4 of 11 ways at the end."),
+        (9, "The policy (allocator) changed the LLC's ways 9 times: devices have 4 of 11 ways at the end."),
+    ],
+)
+def test_what_a_policy_did_stands_below_the_verdict(changes: int, says: str) -> None:
+    summary = summaries.lossless(policy={"kind": "allocator", "changes": changes, "io_ways": 4, "ways": 11})
+    assert says in Page(page(summary, SCENARIO)).words.replace("\u00a0", " ")
+    printed = terminal.text(terminal.run_summary(summary), Console(file=io.StringIO(), width=99, color_system=None))
+    assert says in [line.strip() for line in printed.splitlines()[:4]]
+    assert wirespeed.summary.policy_text(summaries.lossless()) is None
+
+
 def test_what_flow_tables_knew_is_shown() -> None:
     summary = summaries.lossless()
     assert "Flow tables" not in page(summary, SCENARIO)

@@ -15,7 +15,7 @@ from wirespeed.commands import options
 from wirespeed.commands.exits import EXIT_CONDITION, EXIT_UNDECIDED
 from wirespeed.commands.fields import spread
 from wirespeed.commands.options import ForceOpt, FormatOpt, QuietOpt, ThreadsOpt, Traffic
-from wirespeed.commands.output import emit_json, say, show, stoppable
+from wirespeed.commands.output import emit, emit_json, say, show, stoppable
 from wirespeed.errors import InputError, each_of
 from wirespeed.progress import Bar
 from wirespeed.result import Comparison
@@ -185,5 +185,9 @@ def _show(
     judged: Sequence[Sequence[gate.Judgement]],
     labels: dict[str, str] | None,
 ) -> None:
+    if len(pairs) > 1:
+        emit(comparing.overview(operands[0], pairs))
     for other, pair, judgements in zip(operands[1:], pairs, judged, strict=True):
+        if len(pairs) > 1:
+            emit("")
         show(terminal.comparison(pair, judgements, (operands[0], other), labels))
