@@ -7,9 +7,11 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any, Final
 
+from rich.console import Group
 from rich.table import Table
+from rich.text import Text
 
-from wirespeed import _wirespeed, misspelt, scenarios
+from wirespeed import _wirespeed, misspelt, printed, scenarios
 from wirespeed import quantities as q
 from wirespeed.errors import InputError
 
@@ -167,26 +169,31 @@ def compare(**settings: Any) -> dict[str, Any]:
     return found
 
 
-def comparison_table(found: Mapping[str, Any]) -> Table:
-    """Gains as a table, a row for each memory, controller, block and allocation."""
-    rates = [f"{rate:g}" for rate in found["spec"]["rates"]]
-    heads = ["memory", "order", "page", "block", "allocation", "Gbps", "over fixed", "over cells", "row hits"]
-    table = Table(*heads, "p99 read at half peak", f"memories for {'/'.join(rates)} Gbps")
+def comparison_table(found: Mapping[str, Any]) -> Group:
+    """Gains as tables, one for each memory, controller and block, with a row for each allocation."""
+    rates = "/".join(f"{rate:g}" for rate in found["spec"]["rates"])
+    heads = (
+        ">Gbps",
+        ">over\nfixed",
+        ">over\ncells",
+        ">row\nhits",
+        ">p99 read\nat half\npeak",
+        f">memories for\nGbps of\n{rates}",
+    )
+    tables: dict[str, Table] = {}
     for row in found["rows"]:
+        title = f"{row['memory']}, {row['order']}, {row['page']} page, {row['block']} a block"
+        table = tables.setdefault(title, printed.table("allocation", *heads, title=title))
         width = row["gbps"]["half_width"]
         over = row["gain_over_cells_pct"]
         latency = row["p99_read_ns_at_half_peak"]["mean"]
         table.add_row(
-            row["memory"],
-            row["order"],
-            row["page"],
-            str(row["block"]),
             row["allocation"],
             f"{row['gbps']['mean']:.1f}" + ("" if width is None else f" ± {width:.1f}"),
             f"{row['gain_pct']['mean']:+.0f} %",
             q.MISSING if over is None else f"{over:+.0f} %",
-            f"{row['row_hit_rate']['mean']:.0%}",
+            q.share(row["row_hit_rate"]["mean"], 0),
             q.MISSING if latency is None else "overload" if row["half_peak_is_overload"] else f"{latency:.0f} ns",
             "/".join(f"{each['memories']:.0f}" for each in row["memories"]),
         )
-    return table
+    return Group(*(part for table in tables.values() for part in (table, Text())))

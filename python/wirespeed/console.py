@@ -78,7 +78,7 @@ def folded(command: str, width: int) -> str:
         return command
     parts: list[str] = []
     for word in words:
-        if not parts or word.startswith("-"):
+        if not parts or word.lstrip("'\"").startswith("-"):
             parts.append(word)
         else:
             parts[-1] += f" {word}"

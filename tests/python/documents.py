@@ -122,6 +122,14 @@ ONCE: Final = {
     "accuracy": "all words",
     "memory": "all words",
 }
+# Commands whose answers are for people, and have to fit into a terminal.
+SHOWN: Final = frozenset(
+    {"run", "import", "compare", "size", "predict", "memory", "doctor", "gpu", "copies", "slices", "inspect"}
+    | {"microengines"}
+)
+# But for what other programs read: JSON, configurations.
+READ_BY_PROGRAMS: Final = frozenset({"json", "--emit"})
+TO_BE_COPIED: Final = re.compile(r"  (?:wirespeed|wirespeedd|dpdk-testpmd|\S*/\S+|ovs-vsctl) ")
 # What stands before the time that `wirespeed memory dram` itself took.
 _OWN_TIME: Final = r"clocks of # MHz"
 _ran: dict[tuple[str, ...], str] = {}
@@ -327,9 +335,21 @@ def run(command: str) -> str:
     assert code in answers, err.getvalue()[-500:]
     if (promised := _starts(command, PROMISES)) is not None:
         _is_kept(promised, out_at, out.getvalue())
+    if target is None and words[0] in SHOWN and not READ_BY_PROGRAMS & set(words):
+        fits(out.getvalue())
     if words[0] in ONCE:
         _ran[tuple(key)] = out.getvalue()
     return _to_file(out.getvalue(), target)
+
+
+def fits(printed: str, width: int = 80) -> None:
+    """Check that what is printed fits into so many columns, and that no table had to cut a word or a number off.
+
+    A command that is to be copied is printed in one piece where no terminal shows it. Raises AssertionError.
+    """
+    lines = [line for line in printed.splitlines() if not TO_BE_COPIED.match(line)]
+    wide = [line for line in lines if len(line) > width or re.search(r"\w…", line)]
+    assert not wide, f"wider than {width} columns, or cut off:\n" + "\n".join(wide[:5])
 
 
 def _until_ctrl_c(words: list[str]) -> str:

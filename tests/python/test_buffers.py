@@ -90,10 +90,12 @@ def test_latency_in_overload_is_called_that() -> None:
     overloaded = {row["allocation"]: row["half_peak_is_overload"] for row in found["rows"]}
     assert overloaded["fixed"]
     assert not overloaded["linear"]
-    shown = Console(width=200, file=io.StringIO())
+    shown = Console(width=80, file=io.StringIO())
     with shown.capture() as printed:
         shown.print(buffers.comparison_table(found))
-    lines = [line for line in printed.get().splitlines() if "hbm2" in line]
+    title, *lines = printed.get().splitlines()
+    assert title.strip() == "hbm2-2000, fr-fcfs, open page, 1 a block"
+    lines = [line for line in lines if line.split()[:1] and line.split()[0] in overloaded]
     assert ["overload" in line for line in lines] == [row["half_peak_is_overload"] for row in found["rows"]]
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -107,6 +108,28 @@ def test_a_terminal_has_our_styles_and_none_of_a_names(tmp_path: Path) -> None:
         rest = re.sub(r"\x1b\[(?:[0-9;]*m|\?25[lh]|[0-9]*[AK])|\r", "", printed)
         assert not RAW.findall(rest), rest
         assert "\x1b[32mfine" not in printed
+
+
+def test_a_command_to_be_copied_fits_a_terminal_and_is_one_line_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    asked = ["run", "forwarding", *QUICK, "--set=function.forward.prefixes=1000", "--set=nic.rate=40 Gbps", "-q"]
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", _on_a_terminal([sys.executable, "-m", "wirespeed", *asked]))
+    assert max(map(len, shown.splitlines())) <= 80
+    folded = shown.partition("What do I type next?\n")[2].strip()
+    _, whole, _ = command(*asked)
+    said = whole.partition("What do I type next?\n")[2].strip()
+    assert "\n" in folded
+    assert "\n" not in said
+    assert shlex.split(folded) == shlex.split(said)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["wirespeed run x", "wirespeed run 'what has no end", "a " * 60, "x --set 'a  b' --set=" + "c" * 90],
+)
+def test_a_command_that_cannot_be_folded_stays_as_it_is(command: str) -> None:
+    folded = console.folded(command, 40)
+    assert folded.replace(" \\\n ", "") == command
 
 
 def _on_a_terminal(arguments: list[str]) -> str:

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from wirespeed import printed
 from wirespeed import quantities as q
 from wirespeed.advise.techniques import IS, WHO, helps
 
@@ -340,21 +341,14 @@ def summary(document: Mapping[str, Any]) -> RenderableType:
     parts += [Text(), Text("At the scenario's own load, alone", "bold"), _table(*at_own_load(document))]
     if document["combinations"]:
         parts += [Text(), _table(*combinations(document, _SHOWN))]
-    parts += [Text(), *(Text(f"· {line}") for line in interactions(document))]
-    parts.append(Text(f"· {confirmation(document)}"))
-    more = without_loss(document)
-    parts += [Text(f"· {more}")] if more else []
-    pool = retried(document)
-    parts += [Text(f"· {pool}")] if pool else []
     same = seeds(document)
-    parts += [Text(f"· {same}.")] if same else []
-    met = target(document)
-    parts += [Text(f"· {met}")] if met else []
-    parts.append(Text(f"· {document['energy_note']}", "dim"))
+    maybe = [without_loss(document), retried(document), f"{same}." if same else None, target(document)]
+    told = [*interactions(document), confirmation(document), *(line for line in maybe if line)]
+    beside = [str(document["energy_note"])]
     if document["not_fitting"]:
         names = ", ".join(each["name"] for each in document["not_fitting"])
-        parts.append(Text(f"· does not fit here: {names} (reasons: --out DIR, or --format json)", "dim"))
-    return Group(*parts)
+        beside.append(f"does not fit here: {names} (reasons: --out DIR, or --format json)")
+    return Group(*parts, Text(), printed.points(told), printed.points(beside, "dim"))
 
 
 def verdict(document: Mapping[str, Any]) -> str:

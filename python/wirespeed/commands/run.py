@@ -16,7 +16,7 @@ from wirespeed.commands import options
 from wirespeed.commands.exits import EXIT_STOPPED
 from wirespeed.commands.fields import spread
 from wirespeed.commands.options import FormatOpt, QuietOpt, ScenarioArg, ThreadsOpt, Traffic
-from wirespeed.commands.output import emit, say, show, stoppable
+from wirespeed.commands.output import emit, say, show, show_command, stoppable
 from wirespeed.console import Console
 from wirespeed.errors import InputError
 from wirespeed.progress import Bar
@@ -133,7 +133,7 @@ def run(scenario: str, given: Kept, search: Search | None = None, trace: Path | 
         if not result.partial:
             _, command = questions.to_type(result.summary, *_typed(scenario, given, search))
             gap = "\n" if given.details else ""  # else it stands below what names --details
-            emit(f"{gap}What do I type next?\n  {command}")  # in one piece, to be copied
+            show_command("What do I type next?", command, gap)
     if not given.quiet:
         _say_where(given, written)
         if given.out is not None and before is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -14,7 +13,7 @@ from wirespeed.commands import options
 from wirespeed.commands.exits import EXIT_TARGET
 from wirespeed.commands.fields import spread
 from wirespeed.commands.options import CaptureOpt, EachPointSetOpt, ForceOpt, QuietOpt, TableOpt, TablesOrJsonOpt
-from wirespeed.commands.output import emit, emit_json, say, show, stoppable
+from wirespeed.commands.output import emit_json, say, show, show_command, stoppable
 from wirespeed.errors import InputError
 from wirespeed.progress import Bar
 from wirespeed.tune import choice, programs, search, text, tuning
@@ -328,7 +327,7 @@ def _told(found: tuning.Tuning, given: Options) -> int:
         emit_json(found.document)
     else:
         show(text.summary(found.document))
-        emit(f"\nRun the best\n{textwrap.indent(found.document['command'], '  ')}")  # unwrapped, to be copied
+        show_command("Run the best", found.document["command"])
     if written and not given.quiet:
         say(f"wrote {', '.join(file.name for file in written)} to {given.out}")
     died = found.document.get("died", ())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +12,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from wirespeed import printed
 from wirespeed import quantities as q
 from wirespeed.sweep import until
 from wirespeed.sweep.metrics import METRICS
@@ -19,6 +21,7 @@ from wirespeed.sweep.metrics import METRICS
 _SHOWN: Final = 40
 _ERRORS_SHOWN: Final = 5
 _WARM_UP: Final = "run.warmup"
+_NUMBER: Final = re.compile(r"-?[\d.,]+(?: [^\W\d]+)?")
 
 
 def headline(document: Mapping[str, Any]) -> str:
@@ -335,8 +338,9 @@ def tables(document: Mapping[str, Any], width: int) -> list[Table]:
         for place in columns:
             # What is wider than the window wraps: a number that is cut off is another one.
             fits = sum(wide[:axes]) + wide[place] <= width
+            is_name = place == 0 and not all(_NUMBER.fullmatch(row[0]) for row in shown)
             table.add_column(
-                heads[place], justify="left" if place == 0 else "right", no_wrap=fits and place >= axes, overflow="fold"
+                heads[place], justify="left" if is_name else "right", no_wrap=fits and place >= axes, overflow="fold"
             )
         for row in shown:
             table.add_row(*(Text(row[place]) for place in columns))
@@ -352,8 +356,8 @@ def summary(document: Mapping[str, Any], width: int = 80) -> RenderableType:
     cells = document["results"]
     if len(cells) > _SHOWN:
         parts.append(Text(f" … and {len(cells) - _SHOWN} more", "dim"))
-    parts += [Text(), *(Text(f"· {line}") for line in extremes(document))]
-    parts += [Text(f"· {line}", "yellow") for line in (*widths(document), *warm_ups(document))]
+    parts += [Text(), printed.points(extremes(document))]
+    parts.append(printed.points([*widths(document), *warm_ups(document)], "yellow"))
     wrong = errors(document)
     parts += [Text(f"· no result at {where}: {why}", "red") for where, why in wrong[:_ERRORS_SHOWN]]
     if len(wrong) > _ERRORS_SHOWN:

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from wirespeed import printed
 from wirespeed import quantities as q
 
 METRIC_WORDS: Final[Mapping[str, str]] = {
@@ -177,7 +178,7 @@ def summary(document: Mapping[str, Any]) -> RenderableType:
     """What the command prints before the command line of the best."""
     parts: list[RenderableType] = [Text(headline(document), "bold"), Text()]
     parts += [_table(*methods(document)), Text(), _table(*settings(document))]
-    parts += [Text(), *(Text(f"· {note}", "dim") for note in notes(document))]
+    parts += [Text(), printed.points(notes(document), "dim")]
     return Group(*parts)
 
 
