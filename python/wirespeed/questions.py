@@ -589,8 +589,11 @@ def to_type(summary: Summary, again: Sequence[str], advise: Sequence[str], out: 
     """
     kept = ["--out", out] if out else []
     advice = (summary.get("verdict") or {}).get("advice") or []
-    for each in advice:
-        if flags := _FLAGS.findall(each):
+    # What limits comes first. Where that has no setting to type, those of what costs less would be no answer.
+    for each in advice[:1]:
+        # Of several ways the first that can be typed: together they were never meant.
+        flags = next((found for way in each.split(", or ") if (found := _FLAGS.findall(way))), None)
+        if flags:
             words = [word for flag in flags for word in flag.split(" ", 1)]
             return each, shlex.join([*again, *words, *kept])
     if advice:

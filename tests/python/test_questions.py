@@ -409,6 +409,19 @@ def test_a_run_with_a_discrete_gpu_tells_no_share_of_ddio() -> None:
             {"verdict": {"advice": ["Try it (--set machine.cores=3 --set nic.burst=16)."]}},
             "wirespeed run my.toml --set a=1 --set machine.cores=3 --set nic.burst=16 --out kept-next",
         ),
+        (
+            {"verdict": {"advice": ["Hot ones (--set mempool.kind=lifo), or shorter rings (--set nic.burst=16)."]}},
+            "wirespeed run my.toml --set a=1 --set mempool.kind=lifo --out kept-next",
+        ),
+        (
+            {"verdict": {"advice": ["Larger pages (machine.iommu.page), or hot mbufs (--set mempool.kind=lifo)."]}},
+            "wirespeed run my.toml --set a=1 --set mempool.kind=lifo --out kept-next",
+        ),
+        # What limits cannot be typed: what comes behind it does not limit.
+        (
+            {"verdict": {"advice": ["Try a faster link (nic.pcie.rate).", "Try hot ones (--set mempool.kind=lifo)."]}},
+            "wirespeed advise my.toml --set a=1 --out kept-next",
+        ),
     ],
 )
 def test_what_to_type_next_is_a_whole_command(changes: dict[str, Any], command: str) -> None:
