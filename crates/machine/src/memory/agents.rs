@@ -115,7 +115,7 @@ impl SimtBacking for AgentMemory<'_> {
 mod tests {
     use units::{Size, Span};
 
-    use super::super::copies_tests::spec;
+    use super::super::twin::spec;
     use super::super::{Inclusion, MemorySpec};
     use super::*;
 

@@ -65,6 +65,8 @@ mod tenants_tests;
 mod tlb;
 #[cfg(test)]
 mod together_tests;
+#[cfg(test)]
+mod twin;
 mod unmaps;
 mod warm;
 #[cfg(test)]

@@ -14,6 +14,7 @@ use units::{Line, Ps};
 use super::Hierarchy;
 use super::fabric::Fabric;
 use super::home::Home;
+use super::llc::Requester;
 
 /// See the module header.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -48,9 +49,14 @@ impl Home for NicWindow {
 }
 
 impl Hierarchy {
-    /// No cache has the `count` lines from `first` on any more: their memory has other content, which nobody has seen.
-    pub fn forget(&mut self, first: Line, count: u64) {
+    /// No cache has the `count` lines from `first` on any more: their memory has other content from `now` on, which nobody has
+    /// seen. Copies by pointer of what was there are made before.
+    pub fn forget(&mut self, first: Line, count: u64, now: Ps) {
+        self.enter(Requester::Device);
         for line in (first.0..first.0 + count).map(Line) {
+            if self.copies.is_some() {
+                self.before_write(line, now);
+            }
             self.invalidate_private(line);
             self.llcs_mut().for_each(|llc| {
                 let spot = llc.spot(line);

@@ -47,6 +47,7 @@ pub(super) struct Tails {
     copies: bool,
     /// Lines that went to DRAM by [`Hierarchy::hold`] and [`Hierarchy::clean_tail`], for tests.
     #[cfg(test)]
+    #[serde(skip)]
     pub(super) log: Vec<Line>,
     counters: TailCounters,
 }

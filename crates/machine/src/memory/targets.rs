@@ -109,8 +109,11 @@ impl Hierarchy {
         let (mut at, held) = self.claim_for_device(line, spot, now);
         let io = FillRule { ways: self.io_ways, age: self.io_age, owner: llc::DEVICES };
         let share = self.share_of(consumer.clos);
-        let found = if self.inclusion == Inclusion::Inclusive {
-            let rule = if io.ways.0 == 0 { share } else { io };
+        let rule = if io.ways.0 == 0 { share } else { io };
+        let includes = self.inclusion == Inclusion::Inclusive;
+        let fabric = &self.behind.fabric;
+        let afar = fabric.socket_of(consumer.core) != fabric.here();
+        let found = if includes && !afar {
             let there = self.llc.has(spot);
             at = self.fill_or_write(line, spot, rule, at).1;
             there
@@ -119,6 +122,10 @@ impl Hierarchy {
         };
         self.counters.dma_write.count(found || held);
         self.enter(Requester::Core(consumer.core));
+        if includes && afar {
+            // The LLC beside that L2 includes it: what stayed in the NIC's would be older than what the core writes.
+            at = self.fill_or_write(line, self.llc.spot(line), rule, at).1;
+        }
         let Private { l2, .. } = &mut self.cores[usize::from(consumer.core.0)];
         if let Ok(Some(victim)) = l2.fill(line, ALL_WAYS, true, true) {
             self.settle_victim(&victim, consumer.core, share, at);

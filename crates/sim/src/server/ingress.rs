@@ -106,8 +106,8 @@ impl Server {
         if let Some(scattered) = &mut self.scattered {
             scattered.give(mbuf);
         }
-        let bytes =
-            u64::from(packet.frame_bytes - self.keep_payload(mbuf, packet.frame_bytes)) + self.nic.driver.written();
+        let bytes = u64::from(packet.frame_bytes - self.keep_payload(mbuf, packet.frame_bytes, now))
+            + self.nic.driver.written();
         let at = self.nic.up.transfer(now, bytes) + self.nic.rx_pipeline;
         let in_nic = now - packet.arrival + self.nic.rx_pipeline;
         if let Some(lives) = &mut self.lives {

@@ -6,7 +6,7 @@
 
 use machine::nic::{NIC_WINDOW, PayloadMemorySpec, ServerLayout};
 use probe::{RegionSpec, Sharing};
-use units::{Addr, LINE_BYTES, Line};
+use units::{Addr, LINE_BYTES, Line, Ps};
 
 use super::{Server, lines};
 use crate::scenario::Scenario;
@@ -72,8 +72,8 @@ impl NicMemory {
 }
 
 impl Server {
-    /// Keeps the payload of a packet of `bytes` bytes, which gets `mbuf`, if there is room: bytes that stay in the NIC.
-    pub(super) fn keep_payload(&mut self, mbuf: u32, bytes: u32) -> u32 {
+    /// Keeps the payload of a packet of `bytes` bytes, which gets `mbuf` at `now`, if there is room: bytes that stay in the NIC.
+    pub(super) fn keep_payload(&mut self, mbuf: u32, bytes: u32, now: Ps) -> u32 {
         let Some(memory) = &mut self.nic.memory else { return 0 };
         let kept = bytes.saturating_sub((memory.header_lines * LINE_BYTES) as u32);
         let room = u64::from(kept).next_multiple_of(LINE_BYTES);
@@ -84,7 +84,7 @@ impl Server {
         memory.kept[mbuf as usize] = kept;
         self.nic.placing.kept_packets += 1;
         let (first, count) = memory.window(mbuf);
-        self.memory.forget(first, count);
+        self.memory.forget(first, count, now);
         kept
     }
 
