@@ -10,14 +10,15 @@ use sim::load::{Loaded, Stock, load};
 use sim::run::steer::Steer;
 use sim::scenario::{SCENARIOS, find};
 use sim::server::{Departure, DepartureObserver, PacketFate, Pause, Server, belonging};
-use sim::{Overrides, Scenario};
+use sim::{Overrides, Scenario, ScenarioError};
 use stats::Attribution;
+use traffic::Source;
 use units::{CoreId, PacketId, Ps};
 
 /// Packets of a run: caches and rings are in use, and some are lost where any are.
 const PACKETS: u64 = 3_000;
 /// Events between two looks at the policy.
-const EVENTS: usize = 500;
+pub(super) const EVENTS: usize = 500;
 
 /// Small enough for a test, large enough for misses in the LLC.
 const SMALL: &[&str] = &[
@@ -151,25 +152,42 @@ const CASES: &[(&str, &[&str])] = &[
 ];
 
 /// A packet's end, whole.
-type End = (PacketId, Ps, u32, CoreId, PacketFate, Ps, Attribution);
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct End {
+    pub packet: PacketId,
+    pub arrival: Ps,
+    pub frame_bytes: u32,
+    pub core: CoreId,
+    pub fate: PacketFate,
+    pub sojourn: Ps,
+    pub attribution: Attribution,
+}
+
+impl End {
+    /// When the last was heard of it.
+    pub fn at(&self) -> Ps {
+        self.arrival + self.sojourn
+    }
+}
 
 #[derive(Clone, Default)]
-struct Ends(Vec<End>);
+pub(super) struct Ends(pub Vec<End>);
 
 impl DepartureObserver for Ends {
     fn departure(&mut self, d: &Departure) {
-        self.0.push((d.packet, d.arrival, d.frame_bytes, d.core, d.fate, d.sojourn, *d.attribution));
+        let Departure { packet, arrival, frame_bytes, core, fate, sojourn, attribution } = *d;
+        self.0.push(End { packet, arrival, frame_bytes, core, fate, sojourn, attribution: *attribution });
     }
 }
 
 /// A simulation under way: the server, what has left it, and the policy that steers it.
 #[derive(Clone)]
-struct Run {
-    server: Server,
-    ends: Ends,
+pub(super) struct Run {
+    pub server: Server,
+    pub ends: Ends,
     steer: Option<Steer>,
     /// From after which packet to after which one the server goes the functional way.
-    functional: Range<u64>,
+    pub functional: Range<u64>,
 }
 
 fn scenario((name, set): (&str, &[&str])) -> Scenario {
@@ -182,21 +200,35 @@ fn loaded(scenario: &Scenario) -> Loaded {
     load(std::slice::from_ref(scenario), &Arc::new(Stock::new()), &mut |_| true).unwrap().remove(0)
 }
 
+/// What arrives.
+pub(super) fn source(scenario: &Scenario, loaded: &Loaded) -> Source {
+    let mut source = loaded.blueprint.source(7, &scenario.traffic.offered(scenario.nic.rate)).unwrap();
+    source.rotate(3);
+    source
+}
+
 impl Run {
     fn new(scenario: &Scenario, loaded: &Loaded) -> Run {
+        Run::of(scenario, loaded, PACKETS).unwrap()
+    }
+
+    /// Of so many packets.
+    ///
+    /// # Errors
+    /// A server that cannot be.
+    pub fn of(scenario: &Scenario, loaded: &Loaded, packets: u64) -> Result<Run, ScenarioError> {
         let seed = Seed(scenario.run.seed);
-        let mut source = loaded.blueprint.source(7, &scenario.traffic.offered(scenario.nic.rate)).unwrap();
-        source.rotate(3);
-        Run {
-            server: Server::new(scenario, loaded.function.clone(), source, PACKETS, seed).unwrap(),
+        let source = source(scenario, loaded);
+        Ok(Run {
+            server: Server::new(scenario, loaded.function.clone(), source, packets, seed)?,
             ends: Ends::default(),
-            steer: Steer::new(scenario, seed).unwrap(),
+            steer: Steer::new(scenario, seed)?,
             functional: 0..0,
-        }
+        })
     }
 
     /// Handles up to `events` events.
-    fn advance(&mut self, events: usize) -> bool {
+    pub fn advance(&mut self, events: usize) -> bool {
         let at = self.steer.as_ref().map_or(Ps::MAX, Steer::next);
         let Range { start, end } = self.functional;
         let now = self.server.offered();
@@ -212,7 +244,7 @@ impl Run {
         more
     }
 
-    fn finish(mut self) -> Run {
+    pub fn finish(mut self) -> Run {
         while self.advance(EVENTS) {}
         self
     }
@@ -237,7 +269,7 @@ impl Run {
     }
 
     /// That nobody can tell it from `other`.
-    fn is_as(&self, other: &Run, what: &str) {
+    pub fn is_as(&self, other: &Run, what: &str) {
         assert_eq!(self.ends.0.len(), other.ends.0.len(), "{what}: packets that have ended");
         for (own, others) in self.ends.0.iter().zip(&other.ends.0) {
             assert_eq!(own, others, "{what}: a packet's end");

@@ -1,12 +1,11 @@
 //! A GPU in the machine: packets are conserved, leave in order of their flow, and what their time is spent on sums to it, whatever
-//! else the machine has.
+//! else the machine has; `draws` has that with all there is.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use engine::Seed;
 use packet::{FiveTuple, Packet, layers};
-use proptest::prelude::*;
 use sim::load::{Loaded, Stock, load};
 use sim::server::{Departure, DepartureObserver, Loss, PacketFate, Pause, Server};
 use sim::{Overrides, Scenario};
@@ -36,23 +35,12 @@ const GPU: &[&str] = &[
 ];
 
 fn read(set: &[&str]) -> Result<Scenario, String> {
-    without_gpu(&[GPU, set].concat())
-}
-
-fn without_gpu(set: &[&str]) -> Result<Scenario, String> {
-    let set = SMALL.iter().chain(set).map(|s| s.to_string()).collect();
+    let set = SMALL.iter().chain(GPU).chain(set).map(|s| s.to_string()).collect();
     Scenario::read("", "test", &Overrides { set, ..Overrides::default() }).map_err(|e| e.to_string())
 }
 
 fn loaded(scenario: &Scenario) -> Loaded {
     load(std::slice::from_ref(scenario), &Arc::new(Stock::new()), &mut |_| true).unwrap().remove(0)
-}
-
-/// Whether there is such a machine.
-fn can_be(scenario: &Scenario) -> bool {
-    let loaded = loaded(scenario);
-    let source = loaded.blueprint.source(1, &scenario.traffic.offered(scenario.nic.rate)).unwrap();
-    Server::new(scenario, loaded.function, source, 1, Seed(1)).is_ok()
 }
 
 #[derive(Default)]
@@ -285,79 +273,4 @@ fn what_small_runs_come_to() {
         );
     }
     insta::assert_snapshot!(table);
-}
-
-/// Features of a machine that a GPU may be beside.
-const BESIDE: &[&[&str]] = &[
-    &[],
-    &["pipeline.rx_cores=1", "machine.cores=3"],
-    &["machine.sockets={ count = 2, hop = \"50 ns\", rate = \"100 Gbps\" }"],
-    &["machine.iommu={ iotlb_entries = 16, walks = 1 }"],
-    &["buffer.size=\"4 MiB\"", "buffer.allocation=piecewise"],
-    &["nic.output_block=4", "nic.cache_cells=8"],
-    &["machine.llc.coherence=snoop"],
-    &["machine.llc.inclusion=inclusive"],
-    &["machine.copy_table={}"],
-    &["machine.copy_engine={ by = \"dma\" }"],
-    &["machine.stacked.memory.channels=8"],
-    &["machine.applications.tables.bypass=true"],
-    &["neighbours=[{ working_set = \"4 MiB\", every = \"20 ns\" }]"],
-    &["neighbours=[{ kind = \"control\", statistics_interval = \"2 us\", routes = 2e6 }]"],
-    &["nic.queues_per_core=2", "mempool.kind=lifo"],
-    &["machine.llc.io_ways=0", "nic.pcie.credits=\"8 KiB\""],
-    &["machine.clos.0={ways=2}"],
-];
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
-
-    #[test]
-    fn every_packet_ends_once_in_order_of_its_flow_whatever_is_beside_the_gpu(
-        (one, other) in (0..BESIDE.len(), 0..BESIDE.len()),
-        (integrated, share, batch) in (any::<bool>(), prop_oneof![Just(1.0), 0.1f64..1.0], 1u32..200),
-        (timeout, overlap, results) in (
-            1u32..60,
-            prop::sample::select(vec!["serial", "three_streams"]),
-            prop::sample::select(vec!["frames", "verdicts"]),
-        ),
-        (chain, load, cores, above) in (any::<bool>(), 0.05f64..0.9, 1u32..=3, prop::option::of(1u32..100)),
-    ) {
-        let attached = if integrated { "integrated" } else { "discrete" };
-        let mut set = vec![
-            format!("machine.cores={cores}"),
-            format!("traffic.load={load}"),
-            format!("machine.gpu.attached={attached}"),
-            format!("machine.gpu.share={share}"),
-            format!("machine.gpu.batch={batch}"),
-            format!("machine.gpu.timeout=\"{timeout} us\""),
-            format!("machine.gpu.overlap={overlap}"),
-            format!("machine.gpu.results={results}"),
-        ];
-        if chain {
-            set.extend(["function.kind=chain", "function.chain=[\"check\", \"lookup\", \"ttl\"]"].map(String::from));
-        }
-        if chain && share > 0.5 {
-            set.push("machine.gpu.functions=[\"lookup\", \"ttl\"]".into());
-        }
-        set.extend(above.map(|above| format!("machine.gpu.above={above}")));
-        set.extend(BESIDE[one].iter().chain(BESIDE[other]).map(|s| s.to_string()));
-        let set: Vec<&str> = set.iter().map(String::as_str).collect();
-        // Some of them exclude each other.
-        if let Ok(scenario) = read(&set) && can_be(&scenario) {
-            run(&scenario, 1_500);
-        }
-    }
-
-    #[test]
-    fn every_packet_ends_once_in_order_of_its_flow_without_a_gpu(
-        (one, other) in (0..BESIDE.len(), 0..BESIDE.len()),
-        (load, cores) in (0.05f64..0.9, 1u32..=3),
-    ) {
-        let mut set = vec![format!("machine.cores={cores}"), format!("traffic.load={load}")];
-        set.extend(BESIDE[one].iter().chain(BESIDE[other]).map(|s| s.to_string()));
-        let set: Vec<&str> = set.iter().map(String::as_str).collect();
-        if let Ok(scenario) = without_gpu(&set) && can_be(&scenario) {
-            run(&scenario, 1_500);
-        }
-    }
 }

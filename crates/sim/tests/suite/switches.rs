@@ -1,10 +1,9 @@
-//! Techniques of packet buffers on the server: every combination runs, and each does what it is for.
+//! Techniques of packet buffers on the server: each does what it is for. That every combination runs `draws` holds.
 
 use std::sync::LazyLock;
 
 use engine::Seed;
 use functions::{Forward, Function, NextHop};
-use proptest::prelude::*;
 use sim::server::{Departure, DepartureObserver, PacketFate, Pause, Server};
 use sim::{Overrides, Scenario};
 use stats::Reason;
@@ -89,52 +88,6 @@ fn run(set: &[&str], offer: u64) -> (Ends, Server) {
 fn hits(server: &Server) -> f64 {
     let dram = server.memory().dram_counters();
     dram.row_hits as f64 / (dram.row_hits + dram.row_misses + dram.row_conflicts) as f64
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(48) })]
-    #[test]
-    fn any_combination_of_switches_conserves_packets_and_memory(
-        allocation in prop::sample::select(vec!["", "fixed", "cells", "linear", "piecewise"]),
-        pools in 1u32..3,
-        order in prop::sample::select(vec![
-            "", "fr-fcfs=16", "fcfs", "fcfs=4", "batch=direction/4/0", "batch=direction/4/4", "batch=bank-parity/1/2",
-        ]),
-        page in prop::sample::select(vec!["open", "closed", "adaptive=64"]),
-        output_first in any::<bool>(),
-        all_hits in any::<bool>(),
-        halves in any::<bool>(),
-        output_block in prop::sample::select(vec![0, 1, 4, 1024]),
-        cache_cells in prop::sample::select(vec![0, 1, 4, 64, 4096]),
-        io_ways in prop::sample::select(vec!["0", "0x600"]),
-        ports in 1u32..3,
-        cores in 1u32..4,
-        load in prop::sample::select(vec!["0.2", "1.0"]),
-    ) {
-        let mut set = vec![
-            format!("machine.dram.all_hits={all_hits}"),
-            format!("nic.cache_cells={cache_cells}"),
-            format!("machine.llc.io_ways={io_ways}"),
-            format!("nic.ports={ports}"),
-            format!("machine.cores={cores}"),
-            format!("traffic.load={load}"),
-        ];
-        if !allocation.is_empty() {
-            set.extend(["allocation=".to_owned() + allocation, format!("pools={pools}"), "size=1 MiB".into()].map(|s| format!("buffer.{s}")));
-        }
-        if !order.is_empty() {
-            let controller = [format!("order={order}"), format!("page={page}"), format!("output_first={output_first}")];
-            set.extend(controller.map(|s| format!("machine.dram.controller.{s}")));
-            if halves {
-                set.push("machine.dram.controller.halves=512 KiB".into());
-            }
-        }
-        if output_block > 0 {
-            set.push(format!("nic.output_block={output_block}"));
-        }
-        let set: Vec<&str> = set.iter().map(String::as_str).collect();
-        run(&set, 400);
-    }
 }
 
 #[test]
