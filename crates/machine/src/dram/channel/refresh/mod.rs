@@ -2,8 +2,17 @@
 //!
 //! A refresh takes a unit: a rank, the bank whose turn it is, or the bank whose turn it is in each bank group of a rank.
 //! From the clock in which it falls due nothing else goes to the unit; rows that are open are closed, then it goes out. To
-//! add a policy: an arm of [`Refresh`], and one in each `match` of [`Refreshes`].
+//! add a policy: an arm of [`Refresh`], its units in a file beside these, and an arm of `units!`.
 
+mod all_bank;
+mod off;
+mod per_bank;
+mod same_bank;
+
+use self::all_bank::AllBank;
+use self::off::Off;
+use self::per_bank::PerBank;
+use self::same_bank::SameBank;
 use super::clocks::{CommandClocks, NEVER, ORIGIN, back};
 use super::rows::{Opened, Rows};
 use super::timing::{TimingTable, kind_of};
@@ -43,6 +52,39 @@ pub(super) struct Round {
     pub of_same_banks: u64,
 }
 
+impl Round {
+    fn of(clocks: u64, refreshes: u64) -> Round {
+        Round { clocks, refreshes, of_banks: 0, of_same_banks: 0 }
+    }
+}
+
+/// What a policy says of its units.
+trait Units {
+    /// What closes the rows of a unit, and what refreshes it.
+    const COMMANDS: (DramCommand, DramCommand);
+
+    /// How many have refreshes.
+    fn count<const G: usize>(timing: &TimingTable<G>) -> usize;
+    /// Banks of a unit of which bank `turn` has its turn.
+    fn banks<const G: usize>(timing: &TimingTable<G>, unit: usize, turn: usize) -> u64;
+    fn unit_of<const G: usize>(timing: &TimingTable<G>, bank: usize) -> usize;
+    /// Refreshes until each bank of a unit has had one.
+    fn turns<const G: usize>(timing: &TimingTable<G>) -> usize;
+    fn round<const G: usize>(timing: &TimingTable<G>, interval: u64) -> Round;
+}
+
+/// What the units of a policy say.
+macro_rules! units {
+    ($policy:expr, $($says:tt)+) => {
+        match $policy {
+            Refresh::Off => Off::$($says)+,
+            Refresh::AllBank => AllBank::$($says)+,
+            Refresh::PerBank => PerBank::$($says)+,
+            Refresh::SameBank => SameBank::$($says)+,
+        }
+    };
+}
+
 impl Refreshes {
     /// # Errors
     /// A standard that lacks the interval of its refreshes.
@@ -53,11 +95,7 @@ impl Refreshes {
     ) -> Result<Refreshes, MachineError> {
         let interval = (standard.timing(policy.interval_name())? / policy.turns(standard)).max(1);
         let mut dues = [NEVER; UNITS];
-        let units = match policy {
-            Refresh::Off => 0,
-            Refresh::AllBank | Refresh::SameBank => timing.ranks,
-            Refresh::PerBank => 1,
-        };
+        let units = units!(policy, count(timing));
         for (unit, due) in dues.iter_mut().take(units).enumerate() {
             // Ranks take turns.
             *due = ORIGIN + (u64::from(interval) * (unit as u64 + 1) / units as u64) as u32;
@@ -68,46 +106,17 @@ impl Refreshes {
         Ok(refreshes)
     }
 
-    /// What closes the rows of a unit, and what refreshes it.
-    fn commands(&self) -> (DramCommand, DramCommand) {
-        match self.policy {
-            Refresh::Off | Refresh::AllBank => (DramCommand::PreAll, DramCommand::Ref),
-            Refresh::PerBank => (DramCommand::Pre, DramCommand::RefBank),
-            Refresh::SameBank => (DramCommand::PreSame, DramCommand::RefSame),
-        }
-    }
-
     /// Banks of a unit.
     fn banks<const G: usize>(&self, timing: &TimingTable<G>, unit: usize) -> u64 {
-        match self.policy {
-            Refresh::Off | Refresh::AllBank => timing.those(|b| usize::from(timing.rank_of[b]) == unit),
-            Refresh::PerBank => 1 << self.turns[unit],
-            Refresh::SameBank => {
-                let turn = usize::from(self.turns[unit]);
-                timing.those(|b| usize::from(timing.rank_of[b]) == unit && b % timing.group_banks == turn)
-            }
-        }
+        units!(self.policy, banks(timing, unit, usize::from(self.turns[unit])))
     }
 
     fn unit_of<const G: usize>(&self, timing: &TimingTable<G>, bank: usize) -> usize {
-        match self.policy {
-            Refresh::Off | Refresh::AllBank | Refresh::SameBank => usize::from(timing.rank_of[bank]),
-            Refresh::PerBank => 0,
-        }
+        units!(self.policy, unit_of(timing, bank))
     }
 
     pub fn round<const G: usize>(&self, timing: &TimingTable<G>) -> Round {
-        let (interval, ranks, banks) = (u64::from(self.interval), timing.ranks as u64, timing.banks as u64);
-        let round = |clocks, refreshes| Round { clocks, refreshes, of_banks: 0, of_same_banks: 0 };
-        match self.policy {
-            Refresh::Off => round(1, 0),
-            Refresh::AllBank => round(interval, ranks),
-            Refresh::PerBank => Round { of_banks: banks, ..round(interval * banks, banks) },
-            Refresh::SameBank => {
-                let turns = timing.group_banks as u64;
-                Round { of_same_banks: ranks * turns, ..round(interval * turns, ranks * turns) }
-            }
-        }
+        units!(self.policy, round(timing, self.interval.into()))
     }
 
     /// Whether an idle channel, which closes no rows on its own, keeps them open for ever.
@@ -128,11 +137,7 @@ impl Refreshes {
         self.pending &= !(1 << unit);
         self.blocked &= !banks;
         self.dues[unit] += self.interval;
-        let turns = match self.policy {
-            Refresh::Off | Refresh::AllBank => 1,
-            Refresh::PerBank => timing.banks,
-            Refresh::SameBank => timing.group_banks,
-        };
+        let turns = units!(self.policy, turns(timing));
         self.turns[unit] = ((usize::from(self.turns[unit]) + 1) % turns) as u8;
         self.look_for_due();
     }
@@ -146,7 +151,7 @@ impl Refreshes {
         rows: &Rows,
     ) -> (u32, (DramCommand, usize)) {
         let mut best = (NEVER, (DramCommand::Ref, 0));
-        let (close, refresh) = self.commands();
+        let (close, refresh) = units!(self.policy, COMMANDS);
         for unit in (0..UNITS).filter(|&unit| self.is_pending(unit)) {
             let target = self.banks(timing, unit);
             let mut at = clocks.now.max(clocks.bus_free[0]);

@@ -1,8 +1,15 @@
-//! Where an idle row is closed: the page policies, an arm each.
+//! Where an idle row is closed: the page policies, a file each.
 //!
 //! A row that no waiting request wants may be closed. A scheduler ([`super::order`]) says which banks have nothing to do;
-//! the policy, when their rows close. To add one: an arm of [`Page`], and one in each `match` here.
+//! the policy, when their rows close. To add one: an arm of [`Page`], what it does in a file beside these, and an arm of `policy!`.
 
+mod adaptive;
+mod closed;
+mod open;
+
+use self::adaptive::Adaptive;
+use self::closed::Closed;
+use self::open::Open;
 use super::clocks::{CommandClocks, NEVER, back};
 use super::timing::TimingTable;
 use super::{BANKS, NO_ROW, PRE};
@@ -16,6 +23,41 @@ struct Idle {
     closed_row: u32,
     last_use: u32,
     timeout: u32,
+}
+
+/// What a policy does with the row of a bank; the usual one learns nothing from how long rows are used.
+trait IdlePolicy {
+    /// Whether idle rows are closed.
+    const CLOSES: bool;
+    /// Whether as soon as nobody waits for them.
+    const AT_ONCE: bool = false;
+
+    /// From which clock on an idle row may be closed, as far as the policy goes.
+    #[inline(always)]
+    fn not_before(_: &Idle) -> u32 {
+        0
+    }
+    #[inline(always)]
+    fn used(_: &mut Idle, _now: u32) {}
+    #[inline(always)]
+    fn opened(_: &mut Idle, _row: u32, _now: u32) {}
+    /// A row is closed for another one.
+    #[inline(always)]
+    fn conflicted(_: &mut Idle) {}
+    /// An idle row is closed.
+    #[inline(always)]
+    fn closed(_: &mut Idle, _row: u32) {}
+}
+
+/// What a policy says or does.
+macro_rules! policy {
+    ($page:expr, $($does:tt)+) => {
+        match $page {
+            Page::Open => Open::$($does)+,
+            Page::Closed => Closed::$($does)+,
+            Page::Adaptive { .. } => Adaptive::$($does)+,
+        }
+    };
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -41,36 +83,18 @@ impl IdleRows {
     }
 
     fn closes(&self) -> bool {
-        match self.policy {
-            Page::Open => false,
-            Page::Closed | Page::Adaptive { .. } => true,
-        }
+        policy!(self.policy, CLOSES)
     }
 
     /// Whether a row is closed as soon as nobody waits for it.
     pub fn closes_at_once(&self) -> bool {
-        match self.policy {
-            Page::Closed => true,
-            Page::Open | Page::Adaptive { .. } => false,
-        }
-    }
-
-    /// Whether it learns from how long rows are used.
-    #[inline(always)]
-    fn adapts(&self) -> bool {
-        match self.policy {
-            Page::Open | Page::Closed => false,
-            Page::Adaptive { .. } => true,
-        }
+        policy!(self.policy, AT_ONCE)
     }
 
     /// From which clock on a bank's idle row may be closed, as far as the policy goes.
     #[inline(always)]
     fn from(&self, bank: usize) -> u32 {
-        match self.policy {
-            Page::Open | Page::Closed => 0,
-            Page::Adaptive { .. } => self.bank[bank].last_use + self.bank[bank].timeout,
-        }
+        policy!(self.policy, not_before(&self.bank[bank]))
     }
 
     /// A bank has its row open for nobody.
@@ -95,41 +119,25 @@ impl IdleRows {
 
     #[inline(always)]
     pub fn used(&mut self, bank: usize, now: u32) {
-        if self.adapts() {
-            self.bank[bank].last_use = now;
-        }
+        policy!(self.policy, used(&mut self.bank[bank], now));
     }
 
     /// A row is opened.
     #[inline(always)]
     pub fn opened(&mut self, bank: usize, row: u32, now: u32) {
-        if self.adapts() {
-            let idle = &mut self.bank[bank];
-            if idle.closed_row == row {
-                // It was closed too early.
-                idle.timeout = (idle.timeout * 2).min(Page::GREATEST_TIMEOUT);
-            }
-            idle.closed_row = NO_ROW;
-            idle.last_use = now;
-        }
+        policy!(self.policy, opened(&mut self.bank[bank], row, now));
     }
 
     /// A row is closed for another one.
     #[inline(always)]
     pub fn conflicted(&mut self, bank: usize) {
-        if self.adapts() {
-            // It stayed open in vain.
-            let idle = &mut self.bank[bank];
-            idle.timeout = (idle.timeout / 2).max(Page::LEAST_TIMEOUT);
-        }
+        policy!(self.policy, conflicted(&mut self.bank[bank]));
     }
 
     /// An idle row is closed.
     #[inline(always)]
     pub fn closed(&mut self, bank: usize, row: u32) {
-        if self.adapts() {
-            self.bank[bank].closed_row = row;
-        }
+        policy!(self.policy, closed(&mut self.bank[bank], row));
     }
 
     /// When the next idle row may be closed, and its bank.
