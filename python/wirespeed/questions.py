@@ -18,6 +18,7 @@ from wirespeed.ceilings import CoreCeiling
 from wirespeed.slowest import Slowest
 from wirespeed.summary import (
     LIMITS,
+    LOSSES,
     Family,
     core_cycles,
     curve_text,
@@ -56,16 +57,6 @@ _ALWAYS_FULL: Final = 0.75
 # Reasons that are named.
 _NAMED: Final = 3
 _FLAGS: Final = re.compile(r"--set [\w.\[\]]+=[^\s;,)]+|--search \w+")
-_POOL: Final = "the pool of mbufs"
-# What is full, or empty, where packets are lost for this.
-_RINGS: Final[Mapping[str, str]] = {
-    "no_rx_descriptor": "a receive ring",
-    "no_tx_descriptor": "a transmit ring",
-    "queue_full": "a software queue",
-    "nic_fifo_full": "the NIC's packet memory",
-    "no_mbuf": _POOL,
-    "no_buffer": "the packet buffer",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +164,7 @@ def rings(summary: Summary, settings: Mapping[str, Any], slow: Slowest | None) -
     """Which ring overflows and whether a longer one helps, or how far the rings are from it; empty if unknown."""
     if not summary.get("packets"):
         return ""
-    lost = {name: n for name, n in (summary.get("drops") or {}).items() if name in _RINGS and n}
+    lost = {name: n for name, n in (summary.get("drops") or {}).items() if name in LOSSES and n}
     told = _overflow(summary, settings, lost, slow) if lost else _room(summary, slow)
     stalls = summary.get("stalls") or {}
     if told and q.is_number(longest := stalls.get("longest_ns")):
@@ -195,8 +186,8 @@ def _overflow(summary: Summary, settings: Mapping[str, Any], lost: Mapping[str, 
     }
     of = f" of {q.count(size)} descriptors" if (size := sizes.get(most)) else ""
     whole = summary.get("lost") or sum(lost.values())
-    full = "runs empty" if _RINGS[most] == _POOL else "overflows"
-    told = _first(f"{_RINGS[most]}{of} {full}: {q.count(lost[most])} of {q.count(whole)} lost packets.")
+    full = "runs empty" if most == "no_mbuf" else "overflows"
+    told = _first(f"{LOSSES[most]}{of} {full}: {q.count(lost[most])} of {q.count(whole)} lost packets.")
     limit = (summary.get("verdict") or {}).get("limit")
     because = "" if limit in (None, "other") else f" {_first(LIMITS[limit])} is the limit."
     fill = _fill(summary, settings, slow) if most == "no_rx_descriptor" else None

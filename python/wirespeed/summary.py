@@ -44,6 +44,15 @@ REASONS: Final = cast(Mapping[str, Family], dict(_wirespeed.reasons()))
 _ACRONYMS: Final = {
     name.lower(): name for name in ("RX", "TX", "NIC", "FIFO", "TTL", "IP", "PCIe", "DMA", "IPv4", "IPv6")
 }
+# What packets are lost for (`Loss` in Rust), and what is full then, or empty.
+LOSSES: Final[Mapping[str, str]] = {
+    "no_rx_descriptor": "a receive ring",
+    "no_mbuf": "the pool of mbufs",
+    "nic_fifo_full": "the NIC's packet memory",
+    "queue_full": "a software queue",
+    "no_tx_descriptor": "a transmit ring",
+    "no_buffer": "the packet buffer",
+}
 _PLACE: Final[Mapping[str, int]] = {reason: place for place, reason in enumerate(REASONS)}
 
 
@@ -411,8 +420,7 @@ def _kind(reason: str, summary: Summary) -> Literal["lost", "rejected"]:
 
 def drop_kind(reason: str) -> Literal["lost", "rejected"]:
     """Whether a drop is for want of resources (a full or empty buffer) or a function's verdict on the packet."""
-    wanting = reason.endswith("_full") or reason.startswith(("no_rx", "no_tx", "no_mbuf", "mempool"))
-    return "lost" if wanting else "rejected"
+    return "lost" if reason in LOSSES else "rejected"
 
 
 @dataclass(frozen=True, slots=True)

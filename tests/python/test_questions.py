@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,10 +14,19 @@ import summaries
 import wirespeed
 from wirespeed import ceilings, questions, terminal
 from wirespeed import quantities as q
+from wirespeed.commands.memory import cache
 from wirespeed.report import page
 from wirespeed.result import change_text
 from wirespeed.slowest import Slowest, slowest
-from wirespeed.summary import core_cycles_text, gpu_waits_text, memory_share, rejected_text, seen, trial_rejected
+from wirespeed.summary import (
+    LOSSES,
+    core_cycles_text,
+    gpu_waits_text,
+    memory_share,
+    rejected_text,
+    seen,
+    trial_rejected,
+)
 
 SCENARIO = "[nic]\nburst = 32\n[machine]\ncores = 4\n"
 # Twice line rate for cores, less for PCIe.
@@ -438,3 +448,16 @@ def test_what_is_reckoned_of_one_more_core_is_near_what_a_run_with_it_serves() -
     assert reckoned is not None
     assert min(one.summary["lost"], two.summary["lost"]) > 0
     assert reckoned.with_one_more == pytest.approx(ceilings.served_mpps(two.summary), rel=0.05)
+
+
+def test_losses_are_those_that_the_server_names() -> None:
+    text = (Path(__file__).parents[2] / "crates/sim/src/server/mod.rs").read_text()
+    assert sorted(LOSSES) == sorted(re.findall(r'Loss::\w+ => "(\w+)"', text))
+
+
+def test_the_cache_command_names_every_hash_of_slices() -> None:
+    text = (Path(__file__).parents[2] / "crates/machine/src/memory/llc.rs").read_text()
+    words = re.findall(r'SliceHash::\w+ => "([\w-]+)"', text)
+    named = re.search(r"hash=([\w, -]+?), ring", " ".join(cache._EPILOG.split()))
+    assert named
+    assert sorted(re.split(r", | or ", named[1])) == sorted(words)

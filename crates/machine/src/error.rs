@@ -1,5 +1,7 @@
 //! Why a machine cannot be built: where, what came, what is allowed, what to do.
 
+use packet::{USUAL_FRAME_BYTES, USUAL_FRAME_LINES};
+
 /// Why a machine cannot be built from its specification: where, what came, what is allowed, what
 /// to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,5 +25,15 @@ impl MachineError {
         remedy: String,
     ) -> MachineError {
         MachineError { path: path.into(), came: came.into(), allowed: allowed.into(), remedy }
+    }
+
+    /// That `lines`, the header lines of `path`, are `least` at least and no more than a frame has.
+    pub(crate) fn check_header_lines(path: &str, lines: u32, least: u32) -> Result<(), MachineError> {
+        if (least..=USUAL_FRAME_LINES).contains(&lines) {
+            return Ok(());
+        }
+        let (path, allowed) = (format!("{path}.header_lines"), format!("{least} to {USUAL_FRAME_LINES}"));
+        let remedy = format!("a frame of {USUAL_FRAME_BYTES} B has {USUAL_FRAME_LINES} lines");
+        Err(MachineError::new(path, lines.to_string(), allowed, remedy))
     }
 }

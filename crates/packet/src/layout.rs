@@ -8,6 +8,10 @@ pub const ETHERNET_FCS_BYTES: u64 = 4;
 pub const ETHERNET_OVERHEAD_BYTES: u64 = 20;
 /// The shortest frame, FCS included (IEEE 802.3).
 pub const MIN_FRAME_BYTES: u64 = 64;
+/// The longest frame without tag and of no jumbo, FCS included (IEEE 802.3).
+pub const USUAL_FRAME_BYTES: u64 = 1518;
+/// Its lines.
+pub const USUAL_FRAME_LINES: u32 = USUAL_FRAME_BYTES.div_ceil(units::LINE_BYTES) as u32;
 
 /// `struct rte_mbuf`: two lines, the first with the receive fields, the second with `next` and
 /// `pool` (DPDK 22.11, `lib/mbuf/rte_mbuf_core.h`).

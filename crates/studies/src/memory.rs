@@ -833,21 +833,12 @@ fn one_option(
             spec.slices = value.parse().map_err(|_| wrong())?;
         }
         "hash" => {
-            spec.hash = match value {
-                "xor-fold" => SliceHash::XorFold,
-                "modulo" => SliceHash::Modulo,
-                "intel" => SliceHash::Intel,
-                "mixed" => SliceHash::Mixed,
-                "even" => SliceHash::Even,
-                _ => {
-                    return Err(no(
-                        path,
-                        text,
-                        "hash=xor-fold, modulo, intel, mixed or even",
-                        "which slice has a line",
-                    ));
-                }
-            };
+            let words = SliceHash::ALL.map(SliceHash::word);
+            spec.hash = SliceHash::ALL.into_iter().find(|hash| hash.word() == value).ok_or_else(|| {
+                let [rest @ .., last] = words;
+                let allowed = format!("hash={} or {last}", rest.join(", "));
+                no(path, text, &allowed, "which slice has a line")
+            })?;
         }
         "ring" => *wires = Some(WireTopology::Ring),
         "mesh" => {

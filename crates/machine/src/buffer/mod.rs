@@ -107,7 +107,7 @@ impl Default for BufferSpec {
             page: None,
             pools: 1,
             shuffled: false,
-            longest: Size::from_bytes(1518),
+            longest: Size::from_bytes(packet::USUAL_FRAME_BYTES),
         }
     }
 }

@@ -55,6 +55,23 @@ pub enum SliceHash {
     Even,
 }
 
+impl SliceHash {
+    /// All of them.
+    pub const ALL: [SliceHash; 5] =
+        [SliceHash::XorFold, SliceHash::Modulo, SliceHash::Intel, SliceHash::Mixed, SliceHash::Even];
+
+    /// As it is written on a command line; a scenario has an underscore in place of the dash.
+    pub const fn word(self) -> &'static str {
+        match self {
+            SliceHash::Modulo => "modulo",
+            SliceHash::XorFold => "xor-fold",
+            SliceHash::Intel => "intel",
+            SliceHash::Mixed => "mixed",
+            SliceHash::Even => "even",
+        }
+    }
+}
+
 /// How cores, slices and devices are wired.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, tag = "topology", rename_all = "snake_case")]

@@ -56,11 +56,7 @@ impl TargetsSpec {
     /// # Errors
     /// A value outside its range.
     pub fn check(&self, path: &str) -> Result<(), MachineError> {
-        if !(1..=24).contains(&self.header_lines) {
-            let (path, came) = (format!("{path}.header_lines"), self.header_lines.to_string());
-            return Err(MachineError::new(path, came, "1 to 24", "a frame of 1518 B has 24 lines".into()));
-        }
-        Ok(())
+        MachineError::check_header_lines(path, self.header_lines, 1)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use packet::{USUAL_FRAME_BYTES, USUAL_FRAME_LINES};
 use probe::{Access, Probe, Ref};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -72,7 +73,7 @@ pub struct MempoolSpec {
 
 /// Bytes of an element before its packet, and of the longest frame without options, whole lines.
 const MBUF_BEFORE_DATA: u64 = 64 + packet::MBUF_HEADER_BYTES + packet::MBUF_HEADROOM_BYTES;
-const LONGEST_FRAME: u64 = 1536;
+const LONGEST_FRAME: u64 = USUAL_FRAME_LINES as u64 * LINE_BYTES;
 
 /// Half a page, as Linux' drivers part theirs.
 const LEAST_STRIDE: u64 = 2048;
@@ -125,7 +126,9 @@ impl MempoolSpec {
                 PacketStart::Stagger(_) => "stagger",
             };
             let came = format!("{} lines later at the most", start.most());
-            let remedy = "a frame of 1518 B has to fit behind it: take fewer lines or a larger mempool.element".into();
+            let remedy = format!(
+                "a frame of {USUAL_FRAME_BYTES} B has to fit behind it: take fewer lines or a larger mempool.element"
+            );
             return Err(MachineError::new(format!("{path}.start.{place}"), came, format!("1 to {room} lines"), remedy));
         }
         let Holders { receiving, rings, rx_descriptors, burst, .. } = holders;

@@ -177,10 +177,7 @@ impl PayloadMemorySpec {
         let error = |field: &str, came: String, allowed: &str, remedy: &str| {
             Err(MachineError::new(format!("{path}.{field}"), came, allowed, remedy.into()))
         };
-        if !(1..=24).contains(&self.header_lines) {
-            let remedy = "a frame of 1518 B has 24 lines";
-            return error("header_lines", self.header_lines.to_string(), "1 to 24", remedy);
-        }
+        MachineError::check_header_lines(path, self.header_lines, 1)?;
         if self.read.ps() > LONGEST {
             return error("read", self.read.to_string(), "at most 1 ms", "PCIe answers within microseconds");
         }

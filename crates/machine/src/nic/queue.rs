@@ -78,9 +78,7 @@ impl PipelineSpec {
         if !(64..=1 << 20).contains(&self.queue) || !self.queue.is_power_of_two() {
             return error("queue", self.queue, "a power of two, 64 to 1048576".into(), "rte_ring_create wants that");
         }
-        if self.header_lines > 24 {
-            return error("header_lines", self.header_lines, "0 to 24".into(), "a frame of 1518 B has 24 lines");
-        }
+        MachineError::check_header_lines(path, self.header_lines, 0)?;
         if self.instructions > 1_000_000 {
             return error("instructions", self.instructions, "0 to 1000000".into(), "give those of one packet");
         }

@@ -59,7 +59,7 @@ impl PacketBufferSpec {
     pub(super) fn layout(&self, tables: u32) -> Result<WarpPlacement, MachineError> {
         let slot = self.slot.bytes();
         if slot == 0 || !slot.is_multiple_of(LINE_BYTES) || slot > 1 << 16 {
-            let remedy = "2 KiB holds a frame of 1518 B".into();
+            let remedy = format!("2 KiB holds a frame of {} B", packet::USUAL_FRAME_BYTES);
             return Err(MachineError::new(
                 "buffer.slot",
                 self.slot.to_string(),

@@ -5,14 +5,15 @@
 //! ([`machine::memory`], `nic_window`). Left out: values that stay in the NIC beyond a packet, as a key-value store's.
 
 use machine::nic::{NIC_WINDOW, PayloadMemorySpec, ServerLayout};
+use packet::MBUF_DATA_ROOM_BYTES;
 use probe::{RegionSpec, Sharing};
 use units::{Addr, LINE_BYTES, Line, Ps};
 
 use super::{Server, lines};
 use crate::scenario::Scenario;
 
-/// Lines of a packet, at the most: those of a frame of 2048 B.
-const MOST_LINES: u64 = 32;
+/// Lines of a packet, at the most: those of an mbuf.
+const MOST_LINES: u64 = MBUF_DATA_ROOM_BYTES / LINE_BYTES;
 
 /// What the NIC keeps.
 #[derive(Clone, serde::Serialize, serde::Deserialize)]

@@ -54,7 +54,7 @@ pub fn rows(
 ) -> Result<Value, ScenarioError> {
     let trace = PacketTrace::parse(traffic)?.packets(20_000, seed)?;
     let (work, note) = workload(NetprocApplication::L3fwd16, &trace)?;
-    let longest = work.works.iter().map(|work| work.bytes).max().unwrap_or(0).max(1518);
+    let longest = work.works.iter().map(|work| work.bytes).max().unwrap_or(0).max(packet::USUAL_FRAME_BYTES as u32);
     let mut found = Vec::new();
     for allocation in BufferAllocation::ALL {
         let mut spec = MicroenginesSpec::ixp1200(16).row_aware(allocation);

@@ -245,7 +245,7 @@ struct Held {
 fn stream(spec: &TodaySpec, allocation: BufferAllocation, block: u32, seed: u64) -> Result<Stream, ScenarioError> {
     let packets = spec.traffic.packets(20_000, seed)?;
     let sizes: Vec<u32> = packets.iter().filter_map(ip_bytes).collect();
-    let longest = sizes.iter().copied().max().unwrap_or(64).max(1518);
+    let longest = sizes.iter().copied().max().unwrap_or(64).max(packet::USUAL_FRAME_BYTES as u32);
     let mut order = Seed(seed).stream("netproc.today.buffer");
     let buffer = BufferSpec {
         allocation,
