@@ -25,7 +25,7 @@ RUST_FILES    := $(shell find crates presets papers -type f \( -name '*.rs' -o -
 PACKAGE_FILES := Cargo.toml Cargo.lock pyproject.toml $(RUST_FILES)
 
 .NOTPARALLEL:
-.PHONY: help build demo test test-build test-slow bench bench-host accuracy docs web wheel sdist deb sbom release-check licences papers notebooks schema sample modules kernels kernel-compiler bench-gpu fmt clean check-tools
+.PHONY: help build demo test test-build test-slow bench bench-host accuracy docs web wheel sdist deb sbom release-check licences papers notebooks schema sample modules exclusions kernels kernel-compiler bench-gpu fmt clean check-tools
 
 help: ## Print this
 	@echo 'make demo        set up, simulate a router on ISP traffic, write a report ($(OUT)/report.html)'
@@ -49,6 +49,7 @@ help: ## Print this
 	@echo 'make schema      refresh docs/schema, and Python'"'"'s types of a summary'
 	@echo 'make sample      refresh the sample of a run in README.md'
 	@echo 'make modules     refresh docs/reference/modules.md, the list of modules'
+	@echo 'make exclusions  refresh docs/reference/exclusions.md, the settings that do not go together'
 	@echo 'make kernels     refresh the GPU kernels that are shipped (PTX; needs no GPU)'
 	@echo 'make fmt         format Rust and Python'
 	@echo 'make clean       remove everything that was built'
@@ -223,6 +224,9 @@ kernels: $(STAMPS)/cuda
 
 modules: $(STAMPS)/venv
 	$(BIN)/python tests/house/modules.py
+
+exclusions: $(STAMPS)/package
+	$(BIN)/python tests/house/refused_pairs.py
 
 sample: $(STAMPS)/package
 	$(BIN)/python tests/house/sample.py

@@ -280,7 +280,7 @@ def test_engines_that_cannot_be_are_an_error(engine: dict[str, Any], words: str)
 def test_a_table_and_an_engine_are_an_error() -> None:
     more = {"machine.copy_table": {}, "machine.copy_engine": {"by": "non-temporal"}}
     with pytest.raises(
-        InputError, match=r"machine\.copy_engine = given with machine\.copy_table: allowed is one of them"
+        InputError, match=r"machine\.copy_engine: given with machine\.copy_table: allowed is one of them"
     ):
         wirespeed.run("vhost", set={**SOCKET, **more})
 
@@ -289,8 +289,8 @@ def test_a_table_and_an_engine_are_an_error() -> None:
     ("more", "words"),
     [
         ({"function.socket.copies": 3}, "function.socket.copies: 3: allowed are 1 and 2"),
-        ({"function.copy": {}}, "copy and socket given: allowed is one of them"),
-        ({"function.kind": "upf"}, "function.socket: goes with forwarding only"),
+        ({"function.copy": {}}, "function.copy: given with function.socket: allowed is one of them"),
+        ({"function.kind": "upf"}, "function.socket: given with function.kind = upf: allowed is one of them"),
     ],
 )
 def test_sockets_that_cannot_be_are_an_error(more: dict[str, Any], words: str) -> None:

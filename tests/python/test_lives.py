@@ -151,7 +151,7 @@ def test_the_command_writes_both_and_says_so(tmp_path, monkeypatch):
     [
         (["--trace", "trace.txt"], "a trace's name ends in .json or .json.gz"),
         (["--trace", "there.json"], "is there already; name another file, or give --force"),
-        (["--trace", "new.json", "--set", "run.sampling={windows=30}"], "run.trace: with run.sampling"),
+        (["--trace", "new.json", "--set", "run.sampling={windows=30}"], "run.trace: given with run.sampling"),
         (["--trace", "new.json", "--set", "run.trace.slowest=-1"], "run.trace.slowest"),
     ],
 )

@@ -145,7 +145,7 @@ class Bench:
         kept: list[Technique] = []
         out: list[Unfit] = []
         for each in fit:
-            why = techniques.excluded(each.name, kept)
+            why = techniques.excluded(each, kept)
             if why is not None:
                 out.append(Unfit(each.name, each.title, why))
                 continue

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 from wirespeed import _wirespeed, units
 from wirespeed import cost as hardware
+from wirespeed.advise import exclusions
 from wirespeed.errors import InputError, nearest
 
 Kind = Literal["setting", "bios", "software", "core", "hardware"]
@@ -100,6 +101,9 @@ def fitting(resolved: Resolved) -> tuple[list[Technique], list[Unfit]]:
     fit, unfit = [], []
     for name, title, system, kind, build in _ALL:
         built = build(resolved)
+        if not isinstance(built, str):
+            # What the scenario has stays, so that the technique has to go with it.
+            built = exclusions.between(exclusions.tables(built[0]), resolved) or built
         if isinstance(built, str):
             unfit.append(Unfit(name, title, built))
         else:
@@ -273,13 +277,13 @@ def _stacked(of: Resolved) -> Built:
 
 
 def _skip_llc(of: Resolved) -> Built:
-    if why := _may_stay_out(of):
+    if why := _is_told_apart(of):
         return why
     return [f"machine.applications.tables.skip.threshold={_SKIP_ABOVE}"], Cost()
 
 
 def _bypass(of: Resolved) -> Built:
-    if why := _may_stay_out(of):
+    if why := _is_told_apart(of):
         return why
     # A tag for each line of the LLC, of lines that were missed before.
     lines = _bytes(of["machine"]["llc"]["size"]) // _LINE
@@ -298,13 +302,6 @@ def _own_slices(of: Resolved) -> Built:
 def _is_told_apart(of: Resolved) -> str | None:
     named = "tables" in of["machine"].get("applications", {})
     return "the LLC tells the tables apart already" if named else None
-
-
-def _may_stay_out(of: Resolved) -> str | None:
-    """Why tables cannot stay out of the LLC at times."""
-    if of["machine"]["llc"].get("inclusion") == "inclusive":
-        return "an inclusive LLC has what private caches have"
-    return _is_told_apart(of)
 
 
 def _stacked_tables(of: Resolved) -> Built:
@@ -363,8 +360,6 @@ def _payload_past(of: Resolved) -> Built:
 def _drop_dead(of: Resolved) -> Built:
     if of["nic"].get("drop_dead"):
         return "dead lines are given up already"
-    if of.get("buffer"):
-        return "cells of a packet buffer are given back by the NIC"
     return ["nic.drop_dead=true"], Cost()
 
 
@@ -373,24 +368,18 @@ def _near_slice(of: Resolved) -> Built:
         return "packets do not begin behind the usual headroom already"
     if not of["machine"]["llc"].get("interconnect"):
         return "all slices are equally far (no machine.llc.interconnect)"
-    if of.get("buffer") or of["nic"].get("rings", "private") != "private":
-        return "who posts a buffer does not know which core gets it"
     return [f"mempool.start={{near_slice={_LATER}}}"], Cost()
 
 
 def _nic_payload(of: Resolved) -> Built:
     if of["nic"].get("payload_memory"):
         return "payload stays in the NIC already"
-    if of.get("buffer"):
-        return "cells of a packet buffer hold whole packets"
     return ["nic.payload_memory={}"], Cost()
 
 
 def _elastic(of: Resolved) -> Built:
     if of["nic"].get("elastic"):
         return "packets wait in the NIC already"
-    if of.get("buffer"):
-        return "a packet would hold its cells while it waits"
     return ["nic.elastic={}"], Cost()
 
 
@@ -469,21 +458,17 @@ _ALL: Final[tuple[tuple[str, str, str, Kind, _Build], ...]] = (
     ("elastic_nic", "packets without a descriptor wait in the NIC", _PLACING, "hardware", _elastic),
     ("core", "one more core, with its ring", "", "core", _core_more),
 )
-_EXCLUDE: Final[Mapping[frozenset[str], str]] = {
-    frozenset({"shared_ring", "bisected_ring"}): "they are two forms of the same rings",
-    frozenset({"packet_buffer", "drop_dead"}): "the NIC gives cells back before a core could give up their lines",
-    frozenset({"packet_buffer", "elastic_nic"}): "a packet would hold its cells while it waits in the NIC",
-    frozenset({"packet_buffer", "nic_payload"}): "cells of a packet buffer hold whole packets",
-    frozenset({"packet_buffer", "near_slice"}): "packets begin in cells",
-    frozenset({"shared_ring", "near_slice"}): "who posts a buffer does not know which core gets it",
-    frozenset({"bisected_ring", "near_slice"}): "who posts a buffer does not know which core gets it",
-}
 
 
-def excluded(name: str, among: Sequence[Technique]) -> str | None:
+def excluded(technique: Technique, among: Sequence[Technique]) -> str | None:
     """Why a technique does not go together with one of these; None where it does."""
+    switched = technique.overrides[0].partition("=")[0]
     for other in among:
-        if reason := _EXCLUDE.get(frozenset({name, other.name})):
+        if other.overrides[0].partition("=")[0] == switched:
+            reason: str | None = f"both set {switched}"
+        else:
+            reason = exclusions.between(exclusions.tables(technique.overrides), exclusions.tables(other.overrides))
+        if reason:
             return f"not with {other.name}: {reason} (--without {other.name} tries it)"
     return None
 

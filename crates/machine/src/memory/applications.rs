@@ -25,6 +25,7 @@ use stats::{Path, Reason};
 use units::{Cbm, CoreId, Line, Ps};
 
 use super::behind::Fill;
+use super::exclusions::OF_AN_INCLUSIVE_LLC;
 use super::llc::{FillRule, Requester};
 use super::pending::Asked;
 use super::placement::{SlicePlacement, owner};
@@ -177,9 +178,9 @@ impl Hierarchy {
                 return error(format!(".{name}.llc"), came, allowed, "its lines never come into the LLC");
             }
             if self.inclusion == Inclusion::Inclusive && (spec.skip.is_some() || spec.bypass || !spec.llc) {
-                let remedy = "its directory knows private lines by its own: set machine.llc.inclusion";
                 let came = "told to leave lines out of an inclusive LLC".into();
-                return error(format!(".{name}"), came, "victim or non_inclusive LLCs".into(), remedy);
+                let (reason, remedy) = OF_AN_INCLUSIVE_LLC;
+                return error(format!(".{name}"), came, format!("another LLC: {reason}"), remedy);
             }
             let lines = self.llc.sets() * u64::from(slices) * u64::from(self.llc.ways());
             let skip = match &spec.skip {

@@ -1,49 +1,117 @@
-//! What cannot be on one machine, and why: the one place that says so.
+//! What cannot be on one machine, and why: the one place of the memory system that says so. A scenario has these rows and its own.
 
 use serde::Serialize;
 
 use super::{Coherence, MemorySpec};
 use crate::MachineError;
 
-/// Two settings of `machine` that exclude each other.
+/// A setting as it excludes another: whatever it is set to, or some of its values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Exclusion {
-    /// One of them, by its path below `machine`, as it is set.
-    pub one: &'static str,
-    /// The other.
-    pub other: &'static str,
-    /// What stands against both at once.
-    pub reason: &'static str,
+pub struct ExcludedSetting {
+    /// Its path in a scenario; `*` stands for any name.
+    pub path: &'static str,
+    /// Its values that exclude the other; any value where there are none.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub is: &'static [&'static str],
 }
 
-const COPY_ENGINE: &str = "copy_engine";
-const COPY_TABLE: &str = "copy_table";
-const SNOOP: &str = "llc.coherence = snoop";
-const SOCKETS: &str = "sockets";
-const CONTROLLER: &str = "dram.controller";
+impl ExcludedSetting {
+    /// Whatever it is set to.
+    pub const fn given(path: &'static str) -> ExcludedSetting {
+        ExcludedSetting { path, is: &[] }
+    }
 
-/// All of them. What is not listed goes together, but for single settings that contradict each other (cubes on several
-/// sockets, applications that leave lines out of an inclusive LLC).
-pub const EXCLUSIONS: [Exclusion; 4] = [
-    Exclusion { one: COPY_ENGINE, other: COPY_TABLE, reason: "both would take the same copies" },
+    /// These values of it.
+    pub const fn of(path: &'static str, is: &'static [&'static str]) -> ExcludedSetting {
+        ExcludedSetting { path, is }
+    }
+}
+
+/// What stands behind a pair that is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ExclusionKind {
+    /// Hardware cannot be both.
+    Physical,
+    /// Two ways to say one thing.
+    Alternatives,
+    /// The model does not know it.
+    Limit,
+}
+
+/// Two settings of a scenario that exclude each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Exclusion {
+    /// The one that is told of.
+    pub one: ExcludedSetting,
+    /// The other.
+    pub other: ExcludedSetting,
+    /// What kind of reason it is.
+    pub kind: ExclusionKind,
+    /// What stands against both at once, as one sentence.
+    pub reason: &'static str,
+    /// What to do.
+    pub remedy: &'static str,
+}
+
+const COPY_ENGINE: ExcludedSetting = ExcludedSetting::given("machine.copy_engine");
+const COPY_TABLE: ExcludedSetting = ExcludedSetting::given("machine.copy_table");
+const SNOOP: ExcludedSetting = ExcludedSetting::of("machine.llc.coherence", &["snoop"]);
+const SOCKETS: ExcludedSetting = ExcludedSetting::given("machine.sockets");
+const CONTROLLER: ExcludedSetting = ExcludedSetting::given("machine.dram.controller");
+const INCLUSIVE: ExcludedSetting = ExcludedSetting::of("machine.llc.inclusion", &["inclusive"]);
+const SKIPS: ExcludedSetting = ExcludedSetting::given("machine.applications.*.skip");
+const BYPASSES: ExcludedSetting = ExcludedSetting::of("machine.applications.*.bypass", &["true"]);
+const STAYS_OUT: ExcludedSetting = ExcludedSetting::of("machine.applications.*.llc", &["false"]);
+
+/// Why an application may not leave lines out of an inclusive LLC, and what to do.
+pub(super) const OF_AN_INCLUSIVE_LLC: (&str, &str) = (
+    "an inclusive LLC is the directory of the private caches, and has all lines that they have",
+    "set machine.llc.inclusion to victim or non_inclusive",
+);
+
+const fn inclusive(one: ExcludedSetting) -> Exclusion {
+    let (reason, remedy) = OF_AN_INCLUSIVE_LLC;
+    Exclusion { one, other: INCLUSIVE, kind: ExclusionKind::Physical, reason, remedy }
+}
+
+/// All of them in the memory system. What is not listed goes together, but for cubes on several sockets.
+pub const EXCLUSIONS: [Exclusion; 7] = [
+    Exclusion {
+        one: COPY_ENGINE,
+        other: COPY_TABLE,
+        kind: ExclusionKind::Alternatives,
+        reason: "both would take the same copies",
+        remedy: "remove the other",
+    },
     Exclusion {
         one: COPY_ENGINE,
         other: CONTROLLER,
+        kind: ExclusionKind::Limit,
         reason: "whoever touches a target waits until the copy's end, which controllers do not know when it begins",
+        remedy: "remove the other",
     },
     Exclusion {
         one: COPY_TABLE,
         other: SNOOP,
+        kind: ExclusionKind::Physical,
         reason: "the table sees what comes to the LLC, and with snooping a core gets a line from another core without it",
+        remedy: "remove the other",
     },
     Exclusion {
         one: SOCKETS,
         other: SNOOP,
+        kind: ExclusionKind::Limit,
         reason: "a broadcast reaches the stops of one interconnect, and nobody gathers answers from another socket",
+        remedy: "remove the other",
     },
+    inclusive(SKIPS),
+    inclusive(BYPASSES),
+    inclusive(STAYS_OUT),
 ];
 
-/// Refuses a machine of `spec`, on several sockets if `sockets`, that has what excludes each other.
+/// Refuses a machine of `spec`, on several sockets if `sockets`, that has what excludes each other. Applications, which `spec` does
+/// not have, are looked at where they are told apart.
 ///
 /// # Errors
 /// The first pair of which both are given.
@@ -55,15 +123,13 @@ pub fn check_together(spec: &MemorySpec, sockets: bool, path: &str) -> Result<()
         (SNOOP, spec.llc.coherence == Coherence::Snoop),
         (SOCKETS, sockets),
     ];
-    let has = |name: &str| given.contains(&(name, true));
-    for Exclusion { one, other, reason } in EXCLUSIONS {
+    let has = |setting: ExcludedSetting| given.contains(&(setting, true));
+    let at = |setting: ExcludedSetting| format!("{path}{}", setting.path.trim_start_matches("machine"));
+    for Exclusion { one, other, reason, remedy, .. } in EXCLUSIONS {
         if has(one) && has(other) {
-            return Err(MachineError::new(
-                format!("{path}.{one}"),
-                format!("given with {path}.{other}"),
-                format!("one of them: {reason}"),
-                "remove the other".into(),
-            ));
+            let value = if other.is.is_empty() { String::new() } else { format!(" = {}", other.is.join(", ")) };
+            let (came, allowed) = (format!("given with {}{value}", at(other)), format!("one of them: {reason}"));
+            return Err(MachineError::new(at(one), came, allowed, remedy.into()));
         }
     }
     Ok(())

@@ -78,7 +78,7 @@ pub use agents::{AgentAccess, AgentMemory};
 pub use applications::{ApplicationCounters, ApplicationSpec, ApplicationState};
 pub use copies::{CopyCounters, CopyTableSpec};
 pub use engines::{CopyEngineSpec, EngineCounters, EngineNotice};
-pub use exclusions::{EXCLUSIONS, Exclusion, check_together};
+pub use exclusions::{EXCLUSIONS, ExcludedSetting, Exclusion, ExclusionKind, check_together};
 pub use extent::Extent;
 pub use fabric::{LinkCounters, SocketCounters};
 pub use iommu::{IommuCounters, IommuMode, IommuSpec};

@@ -19,6 +19,7 @@ impl Scenario {
     /// Checks what no single component can, and each component: all that is wrong.
     pub(super) fn check(&self, origin: &str) -> Vec<ScenarioError> {
         let mut found = ScenarioFaults { origin, errors: Vec::new() };
+        self.check_pairs(&mut found);
         self.check_traffic(&mut found);
         // Before what hangs on it: a pool for so many cores would be blamed.
         let cores = self.machine.cores;
@@ -39,30 +40,6 @@ impl Scenario {
 
     fn check_traffic(&self, found: &mut ScenarioFaults) {
         let t = &self.traffic;
-        let rates = [
-            ("load", t.load.is_some()),
-            ("rate", t.rate.is_some()),
-            ("packet_rate", t.packet_rate.is_some()),
-            ("speed", t.speed.is_some()),
-        ];
-        let given: Vec<_> = rates.iter().filter(|r| r.1).map(|r| r.0).collect();
-        if given.len() > 1 {
-            let given = given.join(" and ");
-            found.add("traffic", format!("{given} given: allowed is one of them (remove the others)"));
-        }
-        let made = [
-            ("profile", t.profile.is_some()),
-            ("sizes", t.sizes.is_some()),
-            ("mix", t.mix.is_some()),
-            ("flows", t.flows.is_some()),
-            ("payload", t.payload.is_some()),
-            ("phases", !t.phases.is_empty()),
-        ];
-        for (key, _) in made.into_iter().filter(|(_, given)| *given && t.capture.is_some()) {
-            let remedy = "a capture brings its own packets";
-            let message = format!("given with traffic.capture: allowed is one of them (remove the other; {remedy})");
-            found.add(format!("traffic.{key}"), message);
-        }
         if let Some(load) = t.load
             && !(load > 0.0 && load <= 1.0)
         {
@@ -112,9 +89,6 @@ impl Scenario {
             ("function.copy", copy.as_ref().map(|copy| copy.check("function.copy"))),
             ("function.socket", socket.as_ref().map(|socket| socket.check("function.socket"))),
         ] {
-            if checked.is_some() && self.function.kind != FunctionKind::Forward {
-                found.add(path, "goes with forwarding only (remove it, or function.kind)".into());
-            }
             if let Some(Err(e)) = checked {
                 let (path, message) = match e {
                     functions::FunctionError::Value { path, came, allowed } => (path, format!("{came}: {allowed}")),
@@ -137,9 +111,6 @@ impl Scenario {
                 "goes with function.kind = \"program\" alone (remove it, or give the stages their instructions)";
             found.add("function.program.instructions", message.into());
         }
-        if copy.is_some() && socket.is_some() {
-            found.add("function", "copy and socket given: allowed is one of them (remove the other)".into());
-        }
         if self.function.kind == FunctionKind::Upf {
             let u = &self.function.upf;
             found.take(u.load.check("load").map_err(ScenarioError::UserPlane));
@@ -154,16 +125,11 @@ impl Scenario {
         found.take(m.memory().check_times("machine"));
         found.take(m.core.check("machine.core"));
         found.take(m.dram.energy("machine.dram"));
-        found.take(machine::memory::check_together(&m.memory(), m.sockets.is_some(), "machine"));
         if let Some(sockets) = &m.sockets {
             found.take(sockets.check("machine.sockets"));
         }
         if let Some(iommu) = &m.iommu {
             found.take(iommu.check("machine.iommu"));
-            if iommu.unmaps() && self.buffer.is_some() {
-                let message = "cells of a packet buffer stay mapped (take mode = \"on\", or leave buffer out)";
-                found.add("machine.iommu.mode", message.to_string());
-            }
         }
     }
 
@@ -219,19 +185,6 @@ impl Scenario {
         }
         found.take(self.mempool.check("mempool", &self.holders()));
         self.check_start(found);
-        if self.buffer.is_some() && self.nic.payload_memory.is_some() {
-            let message = "given: cells of a packet buffer hold whole packets (leave buffer out)";
-            found.add("nic.payload_memory", message.into());
-        }
-        if self.buffer.is_some() && self.nic.elastic.is_some() {
-            let message = "given: a packet gets its cells as it arrives, and would hold them while it waits in the NIC (leave buffer out)";
-            found.add("nic.elastic", message.into());
-        }
-        if self.buffer.is_some() && self.nic.drop_dead {
-            let message = "true: the NIC gives cells of a packet buffer back once it has read them, and another packet may be there before a core \
-                 gives up their lines (leave buffer out)";
-            found.add("nic.drop_dead", message.into());
-        }
         if let Some(buffer) = &self.buffer {
             if buffer.cell.bytes() < LINE_BYTES {
                 let allowed = "allowed are 64 B or more (a server's memory works in lines)";
@@ -247,17 +200,10 @@ impl Scenario {
     /// What stands against `mempool.start`.
     fn check_start(&self, found: &mut ScenarioFaults) {
         let Some(start) = self.mempool.start else { return };
-        if self.buffer.is_some() {
-            found.add("mempool.start", "packets begin in cells of a packet buffer (leave buffer out)".into());
-        }
         if let PacketStart::NearSlice(_) = start {
             let path = "mempool.start.near_slice";
             if self.machine.llc.interconnect.is_none() {
                 let message = "all slices are equally far from a core (give machine.llc.interconnect)";
-                found.add(path, message.into());
-            }
-            if self.nic.rings != RxRings::Private {
-                let message = "who posts a buffer does not know which core gets it (nic.rings = \"private\")";
                 found.add(path, message.into());
             }
         }
@@ -328,10 +274,6 @@ impl LifeSpec {
         if self.slowest == 0 && self.losses == 0 && self.every.is_none() {
             found.add("run.trace", "no packet is asked for: give slowest, losses or every".into());
         }
-        if run.sampling.is_some() {
-            let message = "with run.sampling: packets between windows have no times to tell of (leave one of both out)";
-            found.add("run.trace", message.into());
-        }
     }
 }
 
@@ -373,10 +315,6 @@ impl SamplingSpec {
 /// Checks `machine.clos` of a scenario; what is wrong begins with its path.
 fn check_classes(scenario: &Scenario) -> Result<(), (String, String)> {
     let classes = &scenario.machine.clos;
-    if !classes.is_empty() && scenario.policy.is_some() {
-        let message = "with policy: allowed is one of them (the policy sets the ways of all classes; remove the other)";
-        return Err(("machine.clos".into(), message.into()));
-    }
     let mut of_core = BTreeMap::new();
     let mut of_neighbour = BTreeMap::new();
     for (key, class) in classes {
@@ -409,11 +347,6 @@ fn check_classes(scenario: &Scenario) -> Result<(), (String, String)> {
             }
         }
     }
-    if classes.contains_key("0") && scenario.machine.llc.core_ways.is_some() {
-        let message =
-            "with machine.llc.core_ways, which are the ways of class 0: allowed is one of them (remove the other)";
-        return Err(("machine.clos.0".into(), message.into()));
-    }
     Ok(())
 }
 
@@ -445,10 +378,10 @@ mod tests {
                 &["machine.clos.2={ways=1, neighbours=[\"x\"]}"],
                 "machine.clos.2.neighbours: \"x\": allowed are none, as there are no neighbours",
             ),
-            (&["machine.clos.1.ways=1", "policy={}"], "machine.clos: with policy: allowed is one of them"),
+            (&["machine.clos.1.ways=1", "policy={}"], "machine.clos: given with policy: allowed is one of them"),
             (
                 &["machine.clos.0.ways=1", "machine.llc.core_ways=3"],
-                "machine.clos.0: with machine.llc.core_ways, which are the ways of class 0",
+                "machine.clos.0: given with machine.llc.core_ways: allowed is one of them: both are the ways of class 0",
             ),
         ] {
             let error = read(set).unwrap_err();

@@ -16,6 +16,11 @@ const FOR_WARPS: [FunctionKind; 7] = [
     FunctionKind::Inspect,
 ];
 
+/// Their names.
+pub(super) fn for_warps() -> Vec<String> {
+    FOR_WARPS.map(word).to_vec()
+}
+
 /// A function as a scenario names it.
 fn word(kind: FunctionKind) -> String {
     serde_json::to_value(kind).ok().and_then(|word| word.as_str().map(String::from)).unwrap_or_default()
@@ -68,18 +73,17 @@ impl Scenario {
             let message = format!("{named}: allowed are the last functions of the scenario's, in their order: {chain}");
             found.add("machine.gpu.functions", message);
         }
-        let of_warps = FOR_WARPS.map(word).join(", ");
-        if let Some(kind) = gpu.functions_of(&self.function).iter().find(|kind| !FOR_WARPS.contains(kind)) {
+        let of_warps = for_warps().join(", ");
+        // A function alone is a pair of settings, and refused as such.
+        if function.kind == FunctionKind::Chain
+            && let Some(kind) = gpu.functions_of(&self.function).iter().find(|kind| !FOR_WARPS.contains(kind))
+        {
             let message = format!(
                 "{} has no form for a warp, whose lanes share nothing that they write: allowed with machine.gpu are {of_warps} and \
                  chains of them (leave machine.gpu out, or have cores do it: machine.gpu.functions)",
                 word(*kind)
             );
             found.add("function.kind", message);
-        }
-        if function.copy.is_some() || function.socket.is_some() {
-            let message = "copies of packets have no form for a warp (leave them out, or machine.gpu)";
-            found.add("function", message.into());
         }
     }
 
@@ -89,26 +93,6 @@ impl Scenario {
             let most = machine::memory::MAX_CORES - 1;
             let message = format!("{cores} cores with an integrated GPU, which counts as one more: allowed are {most}");
             found.add("machine.cores", message);
-        }
-        if self.machine.dram.controller.is_some() {
-            let message = "with machine.dram.controller: a GPU beside memory that answers later is not modelled: allowed is one of them \
-                           (remove the other)";
-            found.add("machine.gpu", message.into());
-        }
-        let unmaps = self.machine.iommu.as_ref().is_some_and(machine::memory::IommuSpec::unmaps);
-        if self.nic.payload_memory.is_some() {
-            let message =
-                "a GPU reads frames in memory, and payload that stays in the NIC is not there (leave one of them out)";
-            found.add("nic.payload_memory", message.into());
-        }
-        if self.nic.drop_dead {
-            let message = "a core gives up lines of packets that its burst ends, and a GPU's packets end in another (leave one of them out)";
-            found.add("nic.drop_dead", message.into());
-        }
-        if gpu.attached == GpuMemory::Discrete && unmaps {
-            let message = "a core unmaps a packet when it receives it, and a copy to the GPU needs it mapped (take mode = \"on\", or an \
-                           integrated GPU)";
-            found.add("machine.iommu.mode", message.into());
         }
     }
 

@@ -4,6 +4,7 @@ mod check;
 pub mod clos;
 mod cycles;
 mod error;
+mod exclusions;
 pub mod files;
 mod functions;
 mod gpu_checks;

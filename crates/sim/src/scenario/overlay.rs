@@ -7,6 +7,7 @@ use machine::nic::{Holders, PipelineSpec};
 use toml::de::{DeTable, DeValue};
 
 use super::error::ScenarioError;
+use super::exclusions;
 use super::presets::{SCENARIOS, find, known};
 use super::resolve::resolve;
 use super::spec::MachineSpec;
@@ -107,8 +108,8 @@ pub(super) fn names_first<'a>(sets: impl Iterator<Item = &'a String>) -> Vec<&'a
 /// Drops what says what made packets are, because a capture brings its own; gives what it dropped as `key = value`. A
 /// capture also has its own gaps, so that those of a `shipped` scenario go, too; those of a user's file are meant.
 pub(super) fn drop_made_traffic(traffic: &mut toml::Table, shipped: bool) -> Vec<String> {
-    let keys = OF_A_PROFILE.iter().chain(shipped.then_some(&"arrivals"));
-    keys.filter_map(|key| traffic.remove(*key).map(|value| format!("{key} = {value}"))).collect()
+    let keys = of_a_profile().chain(shipped.then_some("arrivals"));
+    keys.filter_map(|key| traffic.remove(key).map(|value| format!("{key} = {value}"))).collect()
 }
 
 pub(super) fn merge(base: &mut toml::Table, over: toml::Table) {
@@ -145,7 +146,11 @@ pub(super) fn table<'a>(parent: &'a mut toml::Table, key: &str) -> &'a mut toml:
 }
 
 /// Keys of `traffic` that say what made packets are.
-const OF_A_PROFILE: [&str; 6] = ["profile", "sizes", "mix", "flows", "payload", "phases"];
+fn of_a_profile() -> impl Iterator<Item = &'static str> {
+    exclusions::all()
+        .filter(|pair| pair.other == exclusions::CAPTURE)
+        .filter_map(|pair| pair.one.path.strip_prefix("traffic."))
+}
 
 /// Refuses a mask of ways that is written as a number: it reads as the number that it is, and would be taken for a count. Paths are
 /// those of a scenario, with whatever stands before them, as in a study.

@@ -130,11 +130,6 @@ impl Scenario {
         toml::to_string(self).unwrap_or_else(|e| format!("# not representable: {e}\n"))
     }
 
-    /// What cannot be on one machine, as JSON: `one`, `other` and the `reason`, of settings below `machine`.
-    pub fn exclusions() -> String {
-        serde_json::json!(machine::memory::EXCLUSIONS).to_string()
-    }
-
     /// The JSON Schema of a scenario file: nothing is required, since presets fill in.
     pub fn schema() -> String {
         let mut schema = serde_json::to_value(schemars::schema_for!(Scenario)).unwrap_or_default();

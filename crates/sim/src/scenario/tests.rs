@@ -54,7 +54,7 @@ fn a_capture_and_a_profile_are_one_or_the_other() {
         Scenario::read(text, "own.toml", &overrides).map(|s| s.traffic).map_err(|e| e.to_string())
     };
     let both =
-        "given with traffic.capture: allowed is one of them (remove the other; a capture brings its own packets)";
+        "given with traffic.capture: allowed is one of them: a capture brings its own packets (remove the other)";
     for (set, key) in [
         ("traffic.sizes={fixed=\"64 B\"}", "sizes"),
         ("traffic.payload=text", "payload"),
@@ -121,35 +121,134 @@ fn a_table_without_a_lookup_is_told_of() {
     assert!(left[0].ends_with("it has nothing to do"));
 }
 
+/// Settings that a server may have, with what each needs beside it; the first line is what it is known by.
+const FEATURES: &[&[&str]] = &[
+    &["machine.copy_engine = { by = \"dma\" }"],
+    &["machine.copy_table = {}"],
+    &["machine.dram.controller = {}", "machine.dram.standard = \"ddr4-2400u\""],
+    &["machine.llc.coherence = \"snoop\"", "machine.llc.slices = 4", RING],
+    &["machine.sockets = { count = 2, hop = \"60 ns\", rate = \"166 Gbps\" }"],
+    &["machine.applications.tables = {}"],
+    &["machine.applications.tables.skip = {}"],
+    &["machine.applications.tables.bypass = true"],
+    &["machine.applications.tables.llc = false"],
+    &["machine.llc.inclusion = \"inclusive\""],
+    &["machine.llc.inclusion = \"victim\""],
+    &["machine.stacked = {}"],
+    &["machine.iommu = { mode = \"on\" }"],
+    &["machine.iommu = { mode = \"strict\", iotlb_entries = 32 }", "mempool.element = \"4096 B\""],
+    &["machine.gpu = { preset = \"jetson-orin\", attached = \"integrated\" }", "mempool.size = 65536"],
+    &["machine.gpu = { preset = \"jetson-orin\", attached = \"discrete\" }", "mempool.size = 65536"],
+    &["machine.clos.1.ways = 2"],
+    &["machine.clos.0.ways = 2"],
+    &["machine.llc.core_ways = 3"],
+    &["policy = {}"],
+    &["pipeline.rx_cores = 1"],
+    &["nic.cache_cells = 4"],
+    &["nic.drop_dead = true"],
+    &["nic.payload_memory = {}"],
+    &["nic.elastic = {}"],
+    &["nic.rings = \"shared\"", "nic.driver.rx_completion = 32"],
+    &["nic.rings = \"bisected\"", "nic.driver.rx_completion = 32"],
+    &["nic.targets = { header = \"l2\" }"],
+    &["buffer = {}"],
+    &["mempool.start = { near_slice = 8 }", "machine.llc.slices = 4", RING],
+    &["function.copy = {}"],
+    &["function.socket = {}"],
+    &["function.kind = \"nat\""],
+    &["function.kind = \"lookup\""],
+    &["function.kind = \"chain\"", "function.chain = [\"check\", \"lookup\"]"],
+    &["run.trace = {}"],
+    &["run.sampling = {}"],
+    &["traffic.load = 0.5"],
+    &["traffic.rate = \"10 Gbps\""],
+    &["traffic.packet_rate = \"1 Mpps\""],
+    &["traffic.speed = 1.0", CAPTURE],
+    &[CAPTURE],
+    &["traffic.profile = \"imix\""],
+    &["traffic.sizes = { fixed = \"64 B\" }"],
+    &["traffic.mix = { tcp = 0.5, ipv6 = 0.1 }"],
+    &["traffic.flows = { count = 5 }"],
+    &["traffic.payload = \"text\""],
+    &["traffic.phases = [{ time = \"1 ms\" }]"],
+];
+const RING: &str = "machine.llc.interconnect = { topology = \"ring\", hop = \"0.5 ns\" }";
+const CAPTURE: &str = "traffic.capture = \"a.pcap\"";
+
+/// Whether `settings` have what `setting` is of, as they are written.
+fn says(settings: &toml::Value, setting: &machine::memory::ExcludedSetting) -> bool {
+    let mut at = vec![settings];
+    for key in setting.path.split('.') {
+        at = at
+            .into_iter()
+            .filter_map(toml::Value::as_table)
+            .flat_map(|table| {
+                table.iter().filter(|(name, _)| key == "*" || key == name.as_str()).map(|(_, value)| value)
+            })
+            .collect();
+    }
+    let word = |value: &&toml::Value| value.as_str().map_or_else(|| value.to_string(), String::from);
+    if setting.is.is_empty() { !at.is_empty() } else { at.iter().map(word).any(|word| setting.is.contains(&&*word)) }
+}
+
 #[test]
-fn techniques_go_together_but_for_what_excludes_each_other() {
-    let all = [
-        ("copy_engine", "machine.copy_engine={by=\"dma\"}"),
-        ("copy_table", "machine.copy_table={}"),
-        ("dram.controller", "machine.dram.controller={}"),
-        (
-            "llc.coherence = snoop",
-            "machine.llc={coherence=\"snoop\",slices=4,interconnect={topology=\"ring\",hop=\"0.5 ns\"}}",
-        ),
-        ("sockets", "machine.sockets={count=2, hop=\"60 ns\", rate=\"166 Gbps\"}"),
-        ("applications", "machine.applications={tables={}}"),
-        ("stacked", "machine.stacked={}"),
-        ("iommu", "machine.iommu={}"),
-        ("cache_cells", "nic.cache_cells=4"),
-    ];
-    for (i, (one, first)) in all.iter().enumerate() {
-        for (other, second) in &all[i + 1..] {
-            let excludes = machine::memory::EXCLUSIONS
-                .iter()
-                .find(|e| [(e.one, e.other), (e.other, e.one)].contains(&(*one, *other)));
-            let usual = ["function.copy={}", "machine.dram.standard=ddr4-2400u", "machine.cores=4"];
-            let read = read("", &[usual[0], usual[1], usual[2], first, second]).map_err(|e| e.to_string());
-            match excludes {
-                None => assert!(read.is_ok(), "{one} and {other}: {read:?}"),
-                Some(excludes) => assert!(read.unwrap_err().contains(excludes.reason), "{one} and {other}"),
+fn any_two_features_go_together_but_for_what_the_table_of_exclusions_has() {
+    let (mut pairs, mut told) = (0, std::collections::HashSet::new());
+    for (i, one) in FEATURES.iter().enumerate() {
+        for other in &FEATURES[i + 1..] {
+            let key = |line: &str| line.split(" = ").next().unwrap().to_string();
+            let mut lines: Vec<&str> = one.iter().chain(*other).copied().collect();
+            lines.sort_unstable();
+            lines.dedup();
+            let (first, second) = (key(one[0]), key(other[0]));
+            // Two values of one setting.
+            if lines.iter().enumerate().any(|(n, line)| lines[..n].iter().any(|before| key(before) == key(line)))
+                || format!("{second}.").starts_with(&format!("{first}."))
+                || format!("{first}.").starts_with(&format!("{second}."))
+            {
+                continue;
             }
+            let text = lines.join("\n");
+            let settings: toml::Value = toml::from_str(&text).unwrap();
+            let expected: Vec<_> =
+                exclusions::all().filter(|pair| says(&settings, &pair.one) && says(&settings, &pair.other)).collect();
+            let found = read(&format!("machine.cores = 4\n{text}"), &[]).map_err(|e| e.to_string());
+            match found {
+                Ok(_) => assert_eq!(expected, [], "{text}"),
+                Err(message) => {
+                    assert_eq!(message.lines().count(), expected.len(), "{text}\n{message}");
+                    for pair in expected {
+                        let why = format!("allowed is one of them: {} ({})", pair.reason, pair.remedy);
+                        assert!(message.contains(&why), "{text}\n{message}");
+                        told.insert((pair.one.path, pair.one.is, pair.other.path));
+                    }
+                }
+            }
+            pairs += 1;
         }
     }
+    assert!(pairs > 900, "{pairs}");
+    // Each row was met.
+    let all: std::collections::HashSet<_> =
+        exclusions::all().map(|pair| (pair.one.path, pair.one.is, pair.other.path)).collect();
+    assert_eq!(all.difference(&told).collect::<Vec<_>>(), Vec::<&_>::new());
+}
+
+#[test]
+fn functions_without_a_form_for_a_warp_and_those_with_one_are_all_of_them() {
+    let schema: serde_json::Value = serde_json::from_str(&Scenario::schema()).unwrap();
+    let all: std::collections::BTreeSet<&str> = schema["$defs"]["FunctionKind"]["oneOf"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(|kind| kind["const"].as_str())
+        .collect();
+    let with: Vec<String> = super::gpu_checks::for_warps();
+    let others = exclusions::NOT_FOR_WARPS.is.iter().copied().chain(["chain"]);
+    let of_both: std::collections::BTreeSet<&str> = with.iter().map(String::as_str).chain(others).collect();
+    assert_eq!(of_both, all);
+    assert!(with.iter().all(|kind| exclusions::NO_FORM_FOR_A_WARP.1.contains(kind.as_str())));
+    assert!(all.iter().all(|kind| *kind == "forward" || exclusions::NOT_FORWARDING.is.contains(kind)));
 }
 
 #[test]
@@ -249,9 +348,7 @@ fn all_faults_are_told_at_once() {
     let text = "[machine]\ncores = \"many\"\n[machine.llc]\nwyas = 3\n[traffic]\nload = 3.0\nspeed = 2.0\n[run]\n\
                 packets = \"20 parsecs\"\nloss_limit = 2.0\n[nic]\nburst = 0\nrate = \"100 apples\"\n";
     let error = read(text, &[]).unwrap_err().to_string();
-    for path in
-        ["machine.cores", "machine.llc.wyas", "traffic", "traffic.load", "traffic.speed", "run.packets", "nic.rate"]
-    {
+    for path in ["machine.cores", "machine.llc.wyas", "traffic.load", "traffic.speed", "run.packets", "nic.rate"] {
         assert!(error.lines().any(|line| line.contains(&format!(" {path}: "))), "{path} is not in:\n{error}");
     }
     assert!(error.contains(" run.loss_limit: 2") && error.contains("nic.burst = 0"), "{error}");

@@ -98,11 +98,11 @@ fn it_goes_with_controllers_applications_prefetchers_and_policies_and_says_with_
         (&[SNOOP][..], "machine.llc.coherence = snoop without interconnect: allowed is snoop with wires"),
         (
             &[RING, SNOOP, "machine.copy_table={}"],
-            "machine.copy_table = given with machine.llc.coherence = snoop: allowed is one of them",
+            "machine.copy_table: given with machine.llc.coherence = snoop: allowed is one of them",
         ),
         (
             &[RING, SNOOP, "machine.sockets={count=2, hop=\"50 ns\", rate=\"100 Gbps\"}"],
-            "machine.sockets = given with machine.llc.coherence = snoop: allowed is one of them",
+            "machine.sockets: given with machine.llc.coherence = snoop: allowed is one of them",
         ),
     ] {
         let got = refused(set);

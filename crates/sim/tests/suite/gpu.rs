@@ -220,15 +220,18 @@ fn a_gpu_that_cannot_be_is_refused_with_both_numbers() {
             &["machine.gpu.functions=[\"ttl\"]"],
             "machine.gpu.functions: ttl: allowed are the last functions of the scenario's, in their order: forward",
         ),
-        (&["function.kind=nat"], "function.kind: nat has no form for a warp"),
+        (
+            &["function.kind=nat"],
+            "function.kind: nat with machine.gpu: allowed is one of them: it has no form for a warp",
+        ),
         (&["function.kind=chain", "function.chain=[\"check\", \"firewall\"]"], "firewall has no form for a warp"),
         (
             &["machine.dram.controller={}", "machine.dram.standard=ddr4-2400u"],
-            "machine.gpu: with machine.dram.controller",
+            "machine.gpu: given with machine.dram.controller",
         ),
         (
             &["machine.iommu={ mode = \"strict\", iotlb_entries = 32 }", "mempool.element=\"4096 B\""],
-            "machine.iommu.mode: a core unmaps a packet",
+            "machine.iommu.mode: strict with machine.gpu.attached = discrete: allowed is one of them: a core unmaps a packet",
         ),
         (
             &["machine.gpu.attached=integrated", "machine.cores=64"],

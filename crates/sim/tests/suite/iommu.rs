@@ -180,5 +180,5 @@ fn cells_of_a_packet_buffer_stay_mapped() {
     let set = ["machine.iommu.mode=strict", "buffer.allocation=cells", "buffer.size=8 MiB"];
     let set = set.iter().map(|s| s.to_string()).collect();
     let error = Scenario::read("", "test", &Overrides { set, ..Overrides::default() }).unwrap_err().to_string();
-    assert!(error.contains("machine.iommu.mode: cells of a packet buffer stay mapped"), "{error}");
+    assert!(error.contains("with buffer: allowed is one of them: cells of a packet buffer stay mapped"), "{error}");
 }

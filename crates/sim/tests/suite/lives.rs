@@ -163,5 +163,10 @@ fn traces_that_cannot_be_are_refused() {
     }
     let set = ["run.trace={}", "run.sampling={windows=100}"].map(String::from).to_vec();
     let error = Scenario::read("", "test", &Overrides { set, ..Overrides::default() }).unwrap_err().to_string();
-    assert!(error.contains("run.trace: with run.sampling: packets between windows have no times"), "{error}");
+    assert!(
+        error.contains(
+            "run.trace: given with run.sampling: allowed is one of them: packets between windows have no times"
+        ),
+        "{error}"
+    );
 }

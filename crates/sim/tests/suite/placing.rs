@@ -272,7 +272,12 @@ fn what_cannot_be_is_refused_with_its_reason() {
     let said = refused(&["nic.targets.header_lines=0"]);
     assert!(said.contains("nic.targets.header_lines = 0: allowed is 1 to 24"), "{said}");
     let said = refused(&["buffer.allocation=cells", "nic.drop_dead=true"]);
-    assert!(said.contains("nic.drop_dead: true: the NIC gives cells of a packet buffer back"), "{said}");
+    assert!(
+        said.contains(
+            "nic.drop_dead: true with buffer: allowed is one of them: the NIC gives cells of a packet buffer back"
+        ),
+        "{said}"
+    );
     let said = refused(&["mempool.start={near_slice=4}"]);
     assert!(said.contains("mempool.start.near_slice: all slices are equally far"), "{said}");
     let said = refused(&["mempool.start={stagger=2}"]);
