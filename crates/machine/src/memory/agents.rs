@@ -9,7 +9,7 @@ use units::{Clos, CoreId, LINE_BYTES, Line, Ps};
 
 use super::{Hierarchy, Latest, LevelCounters, Private};
 use crate::cache::{CacheSpec, TagArray};
-use crate::simt::{SharedAnswer, SimtBacking};
+use crate::simt::{Coming, SharedAnswer, SimtBacking};
 use crate::{MachineError, Memory, Reply};
 
 /// An agent that uses a line, and how.
@@ -51,7 +51,7 @@ impl Hierarchy {
             if lookup.has_victims() {
                 self.settle(&lookup, &request, now);
             }
-            None
+            Coming::There
         } else {
             let before = self.counters;
             let reply = self.fetch(&request, &lookup, now);
@@ -61,8 +61,8 @@ impl Hierarchy {
             // What leaves the LLC for it goes to DRAM all the same.
             self.counters.writebacks = after.writebacks;
             match reply {
-                Reply::Done(response) => Some(response.at),
-                Reply::Pending(_) => unreachable!("an agent beside a controller that answers later"),
+                Reply::Done(response) => Coming::At(response.at),
+                Reply::Pending(ticket) => Coming::Later(ticket),
             }
         };
         (self.counters.l1, self.counters.l2) = (l1, l2);
@@ -90,6 +90,8 @@ pub struct AgentMemory<'a> {
     pub places: &'a [u32],
     /// Its lookups of the LLC.
     pub llc: &'a mut LevelCounters,
+    /// The least time of an answer to what it has asked for so far; [`Ps::MAX`] at first.
+    pub next_answer: Ps,
 }
 
 impl SimtBacking for AgentMemory<'_> {
@@ -107,7 +109,17 @@ impl SimtBacking for AgentMemory<'_> {
 
     #[inline]
     fn use_line(&mut self, line: Line, write: bool, now: Ps) -> SharedAnswer {
-        self.memory.use_by_agent(AgentAccess { core: self.core, clos: self.clos, line, write }, now, self.llc)
+        let by = AgentAccess { core: self.core, clos: self.clos, line, write };
+        let answer = self.memory.use_by_agent(by, now, self.llc);
+        if matches!(answer.comes, Coming::Later(_)) {
+            self.next_answer = self.memory.next().unwrap_or(Ps::MAX);
+        }
+        answer
+    }
+
+    #[inline]
+    fn next_answer(&self) -> Ps {
+        self.next_answer
     }
 }
 
@@ -148,13 +160,13 @@ mod tests {
         let before = memory.counters();
         let (answer, llc) = agent(&mut memory, 5, false, 1_000.0);
         // The LLC alone: 20 ns.
-        assert_eq!(answer.comes, Some(Ps::from_ns(1_020)));
+        assert_eq!(answer.comes, Coming::At(Ps::from_ns(1_020)));
         assert_eq!((llc.hits, llc.misses), (1, 0));
         // It counts for no core.
         assert_eq!(memory.counters(), before);
-        assert_eq!(agent(&mut memory, 5, false, 2_000.0).0.comes, None);
+        assert_eq!(agent(&mut memory, 5, false, 2_000.0).0.comes, Coming::There);
         memory.dma_write(Line(5), 1, Ps::from_ns(3_000));
-        assert!(agent(&mut memory, 5, false, 4_000.0).0.comes.is_some());
+        assert_ne!(agent(&mut memory, 5, false, 4_000.0).0.comes, Coming::There);
     }
 
     #[test]
@@ -163,10 +175,14 @@ mod tests {
         core(&mut memory, 9, Access::Store, 0.0);
         let (answer, llc) = agent(&mut memory, 9, false, 1_000.0);
         // From the core: neither the LLC nor DRAM has it.
-        assert_eq!(answer.comes, Some(Ps::from_ns(1_030)));
+        assert_eq!(answer.comes, Coming::At(Ps::from_ns(1_030)));
         assert_eq!(llc, LevelCounters::default());
-        assert!(agent(&mut memory, 9, true, 2_000.0).0.comes.is_some(), "it is shared, and has to be asked for");
-        assert_eq!(agent(&mut memory, 9, true, 3_000.0).0.comes, None, "it is its own now");
+        assert_ne!(
+            agent(&mut memory, 9, true, 2_000.0).0.comes,
+            Coming::There,
+            "it is shared, and has to be asked for"
+        );
+        assert_eq!(agent(&mut memory, 9, true, 3_000.0).0.comes, Coming::There, "it is its own now");
         let found = core(&mut memory, 9, Access::Load, 4_000.0);
         assert_eq!(found.served, crate::Served::Snoop);
     }
@@ -177,7 +193,8 @@ mod tests {
         let places: Vec<u32> = (0..64).map(|n| 10_000 + n * 3).collect();
         let (memory, llc) = (&mut memory, &mut llc);
         let tables = &[(0, 100), (8, 500)];
-        let shared = AgentMemory { memory, core: AGENT, clos: Clos(0), tables, packets: 16, places: &places, llc };
+        let (core, clos, next_answer) = (AGENT, Clos(0), Ps::MAX);
+        let shared = AgentMemory { memory, core, clos, tables, packets: 16, places: &places, llc, next_answer };
         let at: Vec<u64> = [0, 7, 8, 15, 16, 17, 79, 80].map(|line| shared.place(line).0).into();
         assert_eq!(at, [100, 107, 500, 507, 10_000, 10_003, 10_189, 10_000]);
     }

@@ -16,13 +16,18 @@
 //! another warp, and what its warps compute is nobody else's business. So it goes on by itself up to the next instruction with
 //! memory, the first or last one of a run, or the next end, each of which it does at its clock, in turn with the other cores.
 //!
+//! A warp whose next instruction waits for a line of which memory does not say yet when it comes *is put by*: it is in no wheel until
+//! the answer. So long its core does not run ahead.
+//!
 //! Where a program is a chain of functions, the time of each resident warp is told by function: it is the next one's from when
 //! the first instruction of that could go, so that a function waits for its own loads, and until its slot is released.
 
 use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
+use units::{Ps, Ticket};
 
+use super::later::WarpPlace;
 use super::memory::{OwnMemory, Sectors, SimtBacking, SimtMemory};
 use super::merge::{Code, MEMBERS, WarpOperation, WarpPlacement};
 use super::spec::{Scheduler, SimtSpec};
@@ -71,8 +76,11 @@ struct WarpSlot {
     pc: u32,
     to: u32,
     tag: u32,
-    /// When the latest load is back.
+    /// When the latest load is back, of those of which that is known.
     loads: u64,
+    /// Lines of which it is not, and whether the warp is put by until it is.
+    later: u32,
+    put_by: bool,
     /// When it wakes, if it runs alone or is in the coarse wheel; and its place there.
     wakes: u64,
     coarse: u8,
@@ -114,8 +122,8 @@ struct ShaderCore {
     issued: u64,
     launched: u64,
     resident: u64,
-    /// Warps that are complete, and whose slot is not released.
-    complete: u32,
+    /// Warps that are put by, or complete and in a slot that is not released.
+    apart: u32,
     /// Warps that are resident, summed over clocks until `since`.
     warp_clocks: u64,
     since: u64,
@@ -166,7 +174,7 @@ impl ShaderCore {
             issued: 0,
             launched: 0,
             resident: 0,
-            complete: 0,
+            apart: 0,
             warp_clocks: 0,
             since: 0,
         }
@@ -289,7 +297,7 @@ impl ShaderCore {
     fn run_ahead(&mut self, mut now: u64, scheduler: Scheduler, slots_an_instruction: u64) -> u64 {
         for _ in 0..AHEAD {
             let next = self.next(now);
-            if self.free != 0 || self.complete != 0 || next == NEVER {
+            if self.free != 0 || self.apart != 0 || next == NEVER {
                 return next;
             }
             let woken = self.wake(next);
@@ -409,6 +417,8 @@ pub struct Shaders {
     /// Clocks of warps by the function of the chain that they were in.
     #[serde(with = "units::arrays")]
     member_clocks: [u64; MEMBERS],
+    #[serde(skip)]
+    told: Vec<(WarpPlace, u64)>,
 }
 
 impl Shaders {
@@ -438,6 +448,7 @@ impl Shaders {
             pipeline: u64::from(spec.pipeline),
             slots_an_instruction: u64::from(super::merge::WARP as u32 / spec.simd_width),
             member_clocks: [0; MEMBERS],
+            told: Vec::new(),
         })
     }
 
@@ -539,8 +550,8 @@ impl Shaders {
             let WarpSlot { member, entered, .. } = of.slots[slot as usize];
             self.member_clocks[usize::from(member)] += now - entered;
             of.resident -= 1;
-            debug_assert!(of.complete > 0, "slot {slot} of core {core} is released before its warp is complete");
-            of.complete = of.complete.saturating_sub(1);
+            debug_assert!(of.apart > 0, "slot {slot} of core {core} is released before its warp is complete");
+            of.apart = of.apart.saturating_sub(1);
             of.free |= 1 << slot;
             self.free += 1;
         }
@@ -595,7 +606,7 @@ impl Shaders {
         of.ready |= woken & !ended;
         if ended != 0 {
             of.ending &= !ended;
-            of.complete += ended.count_ones();
+            of.apart += ended.count_ones();
             let mut left = ended;
             while left != 0 {
                 let slot = left.trailing_zeros();
@@ -630,7 +641,7 @@ impl Shaders {
         }
         let warp = &mut of.slots[slot as usize];
         let inst = code.inst(warp.pc);
-        let mut at = now + self.pipeline;
+        let at = now + self.pipeline;
         match inst.kind {
             WarpOperation::Alu => {
                 if left == 0 && inst.word > 1 {
@@ -641,8 +652,10 @@ impl Shaders {
             }
             WarpOperation::Load | WarpOperation::Store => {
                 let sectors = Sectors { words: code.words(inst), at: &warp.at };
-                let there = self.memory.access_over(core, inst, &sectors, now, shared);
+                let place = WarpPlace { core: core as u32, slot };
+                let (there, later) = self.memory.access_over(place, inst, &sectors, now, shared);
                 warp.loads = warp.loads.max(if inst.kind == WarpOperation::Load { there } else { 0 });
+                warp.later += later;
             }
             WarpOperation::Lock => {
                 let me = (core as u32, slot);
@@ -666,6 +679,20 @@ impl Shaders {
         }
         self.spins = 0;
         warp.pc += 1;
+        if S::IS_SHARED && warp.later > 0 && (warp.pc == warp.to || code.inst(warp.pc).waits) {
+            (warp.loads, warp.put_by) = (warp.loads.max(at), true);
+            of.apart += 1;
+            return Ok(());
+        }
+        self.schedule_next(core, slot, at, now, code);
+        Ok(())
+    }
+
+    /// The next instruction of warp `slot`, or its end, can go from `at` on, and when its loads are back if it waits for them.
+    #[inline(always)]
+    fn schedule_next(&mut self, core: usize, slot: u32, mut at: u64, now: u64, code: &Code) -> u64 {
+        let of = &mut self.cores[core];
+        let warp = &mut of.slots[slot as usize];
         if warp.pc == warp.to {
             of.ending |= 1 << slot;
             at = at.max(warp.loads);
@@ -680,7 +707,31 @@ impl Shaders {
             }
         }
         of.schedule(slot, at, now);
-        Ok(())
+        at
+    }
+
+    /// Memory has answered at clock `now` what it was asked for under `ticket`, which comes at `at`: warps that were put by for it go
+    /// on.
+    pub fn answered(&mut self, ticket: Ticket, at: Ps, now: u64, code: &Code) {
+        let mut told = std::mem::take(&mut self.told);
+        self.memory.answered(ticket, at, &mut told);
+        for (WarpPlace { core, slot }, there) in told.drain(..) {
+            let of = &mut self.cores[core as usize];
+            let warp = &mut of.slots[slot as usize];
+            warp.loads = warp.loads.max(there);
+            warp.later -= 1;
+            if warp.later == 0 && warp.put_by {
+                warp.put_by = false;
+                of.apart -= 1;
+                let from = warp.loads.max(now + 1);
+                let at = self.schedule_next(core as usize, slot, from, now, code);
+                // What is far ahead waits in the coarse wheel, which is looked at where its place begins.
+                let wakes = if at - now < WHEEL { at } else { (at / WHEEL).min(now / WHEEL + WHEEL - 1) * WHEEL };
+                self.next[core as usize] = self.next[core as usize].min(wakes);
+                self.soonest = self.soonest.min(wakes);
+            }
+        }
+        self.told = told;
     }
 }
 

@@ -7,12 +7,13 @@
 //!
 //! An integrated GPU has no DRAM of its own: its L2 is a cache of the server's memory system ([`SimtBacking`]), which is asked
 //! at the clock at which the instruction is issued, so that all who share it ask in order of time. What the request takes to
-//! come there (port, network, bank, the L2's lookup) is added to the answer. Loads hide it and stores do not wait, so it moves
+//! come there (port, network, bank, the L2's lookup) is added to the answer, which may itself come later. Loads hide it and stores do not wait, so it moves
 //! requests of all shader cores by as much.
 
 use serde::{Deserialize, Serialize};
-use units::{Line, Ps};
+use units::{Line, Ps, Ticket};
 
+use super::later::{LaterLines, WaitingWarp, WarpPlace, is_later};
 use super::merge::{Inst, WarpOperation, WarpPlacement, both};
 use super::spec::{CacheLevelSpec, SimtSpec};
 use crate::MachineError;
@@ -50,6 +51,9 @@ pub trait SimtBacking {
 
     /// Uses `line` of the L2, which brings it in if need be, at `now`, the present of all who share the memory.
     fn use_line(&mut self, line: Line, write: bool, now: Ps) -> SharedAnswer;
+
+    /// Nothing may be asked for from here on before an answer is known.
+    fn next_answer(&self) -> Ps;
 }
 
 /// What became of a line of the L2.
@@ -57,8 +61,19 @@ pub trait SimtBacking {
 pub struct SharedAnswer {
     /// Where it is, as the number of its set times that of the ways plus its way.
     pub slot: Option<usize>,
-    /// When it comes, if the request had come to the memory system at once; [`None`] if it was there.
-    pub comes: Option<Ps>,
+    /// When it comes, if the request had come to the memory system at once.
+    pub comes: Coming,
+}
+
+/// When a line comes to the L2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coming {
+    /// It was there, or is on its way already.
+    There,
+    /// At this time.
+    At(Ps),
+    /// An answer will say.
+    Later(Ticket),
 }
 
 /// Memory of one's own: there is nobody to share with.
@@ -73,7 +88,11 @@ impl SimtBacking for OwnMemory {
     }
 
     fn use_line(&mut self, _: Line, _: bool, _: Ps) -> SharedAnswer {
-        SharedAnswer { slot: None, comes: None }
+        SharedAnswer { slot: None, comes: Coming::There }
+    }
+
+    fn next_answer(&self) -> Ps {
+        Ps::MAX
     }
 }
 
@@ -111,17 +130,18 @@ impl SectorCache {
         })
     }
 
-    /// When a line that is there can be had.
+    /// The place of a line that is there, or on its way.
     #[inline]
-    fn hit(&mut self, line: Line) -> Option<u64> {
+    fn hit(&mut self, line: Line) -> Option<usize> {
         let slot = self.tags.use_line(line)?;
-        Some(self.ready[slot.set() * self.tags.ways() as usize + slot.way() as usize])
+        Some(slot.set() * self.tags.ways() as usize + slot.way() as usize)
     }
 
-    /// Puts in a line that is not there and comes at `ready`.
-    fn fill(&mut self, line: Line, ready: u64) {
+    /// Puts in a line that is not there and comes at `ready`: its place.
+    fn fill(&mut self, line: Line, ready: u64) -> usize {
         let (at, _) = self.tags.place(line, false);
         self.ready[at] = ready;
+        at
     }
 
     /// Where a line is from now on: the place of its [`SectorCache::ready`], whether it is there already, and the dirty line that
@@ -198,6 +218,7 @@ pub struct SimtMemory {
     interconnect: u64,
     period: Period,
     counters: SimtMemoryCounters,
+    later: LaterLines,
 }
 
 impl SimtMemory {
@@ -219,6 +240,7 @@ impl SimtMemory {
             interconnect: u64::from(spec.interconnect),
             period: Period::new(spec.frequency.period().0),
             counters: SimtMemoryCounters::default(),
+            later: LaterLines::default(),
         })
     }
 
@@ -252,19 +274,21 @@ impl SimtMemory {
     /// The sectors of an instruction of core `core` that is issued at `now`: when the last of them is there.
     #[inline]
     pub fn access(&mut self, core: usize, inst: &Inst, sectors: &Sectors<'_>, now: u64) -> u64 {
-        self.access_over(core, inst, sectors, now, &mut OwnMemory)
+        let warp = WarpPlace { core: core as u32, slot: 0 };
+        self.access_over(warp, inst, sectors, now, &mut OwnMemory).0
     }
 
-    /// As [`SimtMemory::access`], where `shared` is behind the cores.
+    /// As [`SimtMemory::access`], where `shared` is behind the cores; and for how many lines `warp` waits whose time is not known.
     #[inline]
-    pub fn access_over<S: SimtBacking>(
+    pub(super) fn access_over<S: SimtBacking>(
         &mut self,
-        core: usize,
+        warp: WarpPlace,
         inst: &Inst,
         sectors: &Sectors<'_>,
         now: u64,
         shared: &mut S,
-    ) -> u64 {
+    ) -> (u64, u32) {
+        let (core, mut unknown) = (warp.core as usize, 0);
         let from = self.ports[core].max(now);
         let (mut port, mut latest) = (from, from);
         let mut lines = [0; GROUP];
@@ -281,34 +305,46 @@ impl SimtMemory {
             let (left, there) = if inst.kind == WarpOperation::Store {
                 self.stores(core, group, port, now, shared)
             } else {
-                self.loads(core, group, port, now, shared)
+                self.loads(warp, group, (port, now), &mut unknown, shared)
             };
             (port, latest) = (left, latest.max(there));
         }
         self.counters.sectors += port - from;
         self.ports[core] = port;
-        latest
+        (latest, unknown)
     }
 
-    /// Sectors leave the core one a clock from `port` on: when the last has left it, and when the last is there.
+    /// Sectors of an instruction leave the core one a clock from `port` on: when the last has left it, and when the last is there of
+    /// those whose time is known. The others are counted in `unknown`.
     fn loads<S: SimtBacking>(
         &mut self,
-        core: usize,
+        warp: WarpPlace,
         group: impl Iterator<Item = (u32, Line)>,
-        mut port: u64,
-        issued: u64,
+        (mut port, issued): (u64, u64),
+        unknown: &mut u32,
         shared: &mut S,
     ) -> (u64, u64) {
+        let core = warp.core as usize;
         let (mut latest, mut asked, mut missed) = (port, 0, 0);
         for (word, line) in group {
             let (now, mut more) = (port + 1, u64::from(both(word)));
             port = now + more;
             if let Some(l1) = self.l1.get_mut(core) {
                 // The second sector finds there what the first brings.
-                let there = l1.hit(line);
+                let place = l1.hit(line);
+                let there = place.map(|place| l1.ready[place]);
                 let hits = u64::from(there.is_some()) + std::mem::take(&mut more);
                 self.counters.l1_hits += hits;
                 latest = latest.max(if hits > 0 { port + l1.latency } else { 0 });
+                if S::IS_SHARED
+                    && let (Some(place), Some(mark)) = (place, there)
+                    && is_later(mark)
+                {
+                    let from = self.later.in_l1_from(mark, warp.core, place);
+                    self.later.wait(mark, WaitingWarp { warp, from, l1: None });
+                    *unknown += 1;
+                    continue;
+                }
                 if let Some(there) = there {
                     latest = latest.max(there);
                     continue;
@@ -319,6 +355,12 @@ impl SimtMemory {
             if S::IS_SHARED {
                 let (ready, there) = self.ask(line, false, issued, found, shared);
                 missed += u64::from(!there);
+                if is_later(ready) {
+                    let l1 = self.l1.get_mut(core).map(|l1| l1.fill(line, ready));
+                    self.later.wait(ready, WaitingWarp { warp, from: found + more + self.interconnect, l1 });
+                    *unknown += 1;
+                    continue;
+                }
                 let back = later(found + more, ready) + self.interconnect;
                 if let Some(l1) = self.l1.get_mut(core) {
                     l1.fill(line, back);
@@ -393,18 +435,48 @@ impl SimtMemory {
     }
 
     /// The L2, which is asked at `found`, uses a line of `shared` for an instruction that was issued at `issued`: when it is there,
-    /// and whether it was.
+    /// or its mark, and whether it was.
     fn ask<S: SimtBacking>(&mut self, line: Line, write: bool, issued: u64, found: u64, shared: &mut S) -> (u64, bool) {
         let now = Ps(issued * self.period.ps);
         let SharedAnswer { slot, comes } = shared.use_line(line, write, now);
-        let ready = comes.map(|at| found + self.period.clocks(at.since(now).0));
+        let ready = match comes {
+            Coming::There => None,
+            Coming::At(at) => Some(found + self.period.clocks(at.since(now).0)),
+            Coming::Later(ticket) => Some(self.later.begin(ticket, slot, now, found)),
+        };
         let coming = slot.and_then(|slot| self.l2.ready.get_mut(slot));
         match (coming, ready) {
             (Some(coming), Some(ready)) => *coming = ready,
             (Some(coming), None) => return (*coming, true),
             _ => {}
         }
-        (ready.unwrap_or(found), comes.is_none())
+        (ready.unwrap_or(found), comes == Coming::There)
+    }
+
+    /// What `shared` was to answer under `ticket` comes at `at`: `told` gets each warp that waits, and when it has the line.
+    pub(super) fn answered(&mut self, ticket: Ticket, at: Ps, told: &mut Vec<(WarpPlace, u64)>) {
+        let Some((mark, line)) = self.later.end(ticket) else { return };
+        let ready = line.found + self.period.clocks(at.since(line.asked).0);
+        // Another line may be there by now.
+        if let Some(coming) = line.place.and_then(|place| self.l2.ready.get_mut(place)).filter(|ready| **ready == mark)
+        {
+            *coming = ready;
+        }
+        for WaitingWarp { warp, from, l1 } in line.waiting {
+            let there = from.max(ready + self.interconnect);
+            if let (Some(place), Some(l1)) = (l1, self.l1.get_mut(warp.core as usize))
+                && l1.ready[place] == mark
+            {
+                l1.ready[place] = there;
+            }
+            told.push((warp, there));
+        }
+    }
+
+    /// The time of a clock.
+    #[inline]
+    pub(super) fn time(&self, clock: u64) -> Ps {
+        Ps(clock.saturating_mul(self.period.ps))
     }
 
     /// Lines of the L1s are of a kernel that is over: its successor may find others' writes in their place.

@@ -72,7 +72,7 @@ const WITHOUT_BUFFER: &str = "leave buffer out";
 const WITHOUT_ONE: &str = "leave one of them out";
 
 /// What is not the memory system's alone.
-const OWN: [Exclusion; 29] = [
+const OWN: [Exclusion; 30] = [
     one_rate(LOAD, RATE),
     one_rate(LOAD, PACKET_RATE),
     one_rate(LOAD, SPEED),
@@ -138,18 +138,12 @@ const OWN: [Exclusion; 29] = [
     ),
     limit(COPY, GPU, "copies of packets have no form for a warp", WITHOUT_ONE),
     limit(SOCKET, GPU, "copies of packets have no form for a warp", WITHOUT_ONE),
+    limit(NOT_FOR_WARPS, GPU, NO_FORM_FOR_A_WARP.0, NO_FORM_FOR_A_WARP.1),
 ];
 
 /// Every pair, the memory system's first.
 pub(super) fn all() -> impl Iterator<Item = Exclusion> {
-    const CONTROLLERS: Exclusion = limit(
-        GPU,
-        given("machine.dram.controller"),
-        "a GPU beside memory that answers later is not modelled",
-        "remove the other",
-    );
-    const FORMS: Exclusion = limit(NOT_FOR_WARPS, GPU, NO_FORM_FOR_A_WARP.0, NO_FORM_FOR_A_WARP.1);
-    EXCLUSIONS.into_iter().chain(OWN).chain([CONTROLLERS, FORMS])
+    EXCLUSIONS.into_iter().chain(OWN)
 }
 
 /// A setting that a scenario has: its path, and its value where that matters.

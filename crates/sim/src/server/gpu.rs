@@ -7,7 +7,7 @@
 //! 3. Discrete: the copy engine reads frames from the server's memory, one after the other at the link's rate, as a device does.
 //!    Integrated: nothing is copied.
 //! 4. The kernel runs on the shader cores, a warp for 32 packets; kernels run one after the other. Its L2 asks memory of its own,
-//!    or the server's, in order of time with cores, NIC and neighbours.
+//!    or the server's, in order of time with cores, NIC and neighbours. Where that answers later, the kernel goes on with answers.
 //! 5. Discrete: frames or verdicts are written back. The core finds the packets, reads their verdicts and sends them.
 //!
 //! Batches keep their order, and so do packets of a core within them: packets of a flow leave in order.
@@ -27,8 +27,9 @@ use machine::simt::{
 use packet::{Packet, layers};
 use probe::{Probe, Record, Ref, RegionId, RegionSpec, Sharing};
 use stats::{Attribution, Reason};
-use units::{Clos, CoreId, LINE_BYTES, Line, PacketId, Ps};
+use units::{Clos, CoreId, LINE_BYTES, Line, PacketId, Ps, Ticket};
 
+use super::pending::close_copy;
 use super::{DepartureObserver, PRIORITY_NIC, Server, ServerEvent, lines};
 use crate::scenario::gpus::{GpuMemory, SLOT, ServerGpuSpec, TASK_BYTES, VERDICT_BYTES, l2_of, under};
 use crate::scenario::{Scenario, ScenarioError};
@@ -143,9 +144,21 @@ struct GpuBatch {
     finished: Ps,
     /// When it began to come back.
     back_from: Ps,
-    /// Packets that have been copied, and when the last of these is there.
+    /// Packets that have been copied, and when the last of these is there, of those of which that is known.
     at: usize,
     until: Ps,
+    /// Copies that memory answers later, and whether nothing is left but to wait for them.
+    awaited: u32,
+    stalled: bool,
+}
+
+/// Which way a copy engine copies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub(super) enum CopyWay {
+    /// To the GPU.
+    In,
+    /// From it.
+    Back,
 }
 
 /// What happens next.
@@ -196,6 +209,8 @@ pub(super) struct ServerGpu {
     copying: Option<GpuBatch>,
     copied: VecDeque<GpuBatch>,
     running: Option<GpuBatch>,
+    /// When the kernel goes on; [`Ps::MAX`] if that waits for memory, or there is none.
+    turn: Ps,
     executed: VecDeque<GpuBatch>,
     returning: Option<GpuBatch>,
     returned: Option<GpuBatch>,
@@ -214,8 +229,8 @@ pub(super) struct ServerGpu {
 
 state::state!(ServerGpu {
     values: [
-        filling, waiting, ready, copying, copied, running, executed, returning, returned, handed, held, next_slot,
-        lanes, code, kernel, shaders, places, counters
+        filling, waiting, ready, copying, copied, running, turn, executed, returning, returned, handed, held,
+        next_slot, lanes, code, kernel, shaders, places, counters
     ],
     arrays: [],
     parts: [],
@@ -295,6 +310,7 @@ impl ServerGpu {
             copying: None,
             copied: VecDeque::new(),
             running: None,
+            turn: Ps::MAX,
             executed: VecDeque::new(),
             returning: None,
             returned: None,
@@ -533,6 +549,8 @@ impl Server {
             GpuTurn::Deadline(_) => {}
             GpuTurn::Launched => gpu.ready += 1,
             GpuTurn::CopyIn => self.copy_in(observer),
+            // It was told to go on sooner.
+            GpuTurn::Kernel if now != gpu.turn => return,
             GpuTurn::Kernel => self.run_kernel(),
             GpuTurn::KernelDone => {
                 if let Some(mut batch) = gpu.running.take() {
@@ -607,6 +625,7 @@ impl Server {
             }
             gpu.begin(&batch, first);
             gpu.running = Some(batch);
+            gpu.turn = first;
             self.engine.schedule(first, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::Kernel));
         }
     }
@@ -616,12 +635,20 @@ impl Server {
         let now = self.engine.now();
         let Some(gpu) = &mut self.gpu else { return };
         let Some(mut batch) = gpu.copying.take() else { return };
+        self.memory.open();
+        let mut translated = Ps::ZERO;
         if batch.at == 0 {
             for (first, count) in gpu.ring_lines(&batch, &self.layout, false) {
-                batch.until = batch.until.max(read(&mut self.memory, first, count, now));
+                batch.until = batch.until.max(read(&mut self.memory, (first, count), now, &mut translated));
             }
         }
         let Some(packet) = batch.packets.get(batch.at) else {
+            batch.awaited += close_copy(&mut self.pending, &mut self.memory, CopyWay::In, (now, translated));
+            if batch.awaited > 0 {
+                batch.stalled = true;
+                gpu.copying = Some(batch);
+                return;
+            }
             if batch.until > now {
                 let until = batch.until;
                 gpu.copying = Some(batch);
@@ -641,8 +668,9 @@ impl Server {
         };
         for (first, count) in runs {
             observer.packet_lines(first, count, false);
-            batch.until = batch.until.max(read(&mut self.memory, first, count, now));
+            batch.until = batch.until.max(read(&mut self.memory, (first, count), now, &mut translated));
         }
+        batch.awaited += close_copy(&mut self.pending, &mut self.memory, CopyWay::In, (now, translated));
         let clock = gpu.clock(now);
         let base = gpu.recorder.table_sectors().div_ceil(2) + packet.slot * SLOT_LINES;
         let count = (bytes.div_ceil(LINE_BYTES) as u32).min(SLOT_LINES);
@@ -660,6 +688,8 @@ impl Server {
         let Some(gpu) = &mut self.gpu else { return };
         let Some(mut batch) = gpu.returning.take() else { return };
         let frames = gpu.results == Results::Frames;
+        self.memory.open();
+        let mut translated = Ps::ZERO;
         let packet = batch.packets.get(batch.at).filter(|_| frames);
         let (next, done) = match packet {
             Some(packet) => {
@@ -670,7 +700,7 @@ impl Server {
                 };
                 for (first, count) in runs {
                     observer.packet_lines(first, count, true);
-                    batch.until = batch.until.max(write(&mut self.memory, first, count, now));
+                    batch.until = batch.until.max(write(&mut self.memory, (first, count), now, &mut translated));
                 }
                 let base = gpu.recorder.table_sectors().div_ceil(2) + packet.slot * SLOT_LINES;
                 let count = (bytes.div_ceil(LINE_BYTES) as u32).min(SLOT_LINES);
@@ -681,24 +711,75 @@ impl Server {
             }
             None => {
                 for (first, count) in gpu.ring_lines(&batch, &self.layout, true) {
-                    batch.until = batch.until.max(write(&mut self.memory, first, count, now));
+                    batch.until = batch.until.max(write(&mut self.memory, (first, count), now, &mut translated));
                 }
                 (now + gpu.spec.link.time_for(batch.packets.len() as u64 * VERDICT_BYTES), true)
             }
         };
         batch.until = batch.until.max(next);
+        batch.awaited += close_copy(&mut self.pending, &mut self.memory, CopyWay::Back, (now, translated));
         if done {
-            let until = batch.until;
-            gpu.counters.copying_back += until - batch.back_from;
+            let (until, awaited) = (batch.until, batch.awaited);
+            batch.stalled = awaited > 0;
             gpu.returned = Some(batch);
-            self.engine.schedule(until, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::Back));
+            if awaited == 0 {
+                self.come_back(until);
+            }
         } else {
             gpu.returning = Some(batch);
             self.engine.schedule(next, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::CopyBack));
         }
     }
 
-    /// The kernel goes on until somebody else has something to do.
+    /// The batch that was copied back is there at `until`.
+    fn come_back(&mut self, until: Ps) {
+        let Some(gpu) = &mut self.gpu else { return };
+        let Some(batch) = &gpu.returned else { return };
+        gpu.counters.copying_back += until - batch.back_from;
+        self.engine.schedule(until, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::Back));
+    }
+
+    /// Memory has answered what the copy engine has asked for: it is done at `at`.
+    pub(super) fn copied(&mut self, way: CopyWay, at: Ps) {
+        let now = self.engine.now();
+        let Some(gpu) = &mut self.gpu else { return };
+        let batch = match way {
+            CopyWay::In => &mut gpu.copying,
+            CopyWay::Back if gpu.returning.is_some() => &mut gpu.returning,
+            CopyWay::Back => &mut gpu.returned,
+        };
+        let Some(batch) = batch else { return };
+        batch.awaited -= 1;
+        batch.until = batch.until.max(at);
+        if !batch.stalled || batch.awaited > 0 {
+            return;
+        }
+        batch.stalled = false;
+        let until = batch.until.max(now);
+        match way {
+            CopyWay::In => self.engine.schedule(until, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::CopyIn)),
+            CopyWay::Back => self.come_back(until),
+        }
+    }
+
+    /// Memory has answered what an integrated GPU has asked for under `ticket`, which comes at `at`.
+    pub(super) fn answer_gpu(&mut self, ticket: Ticket, at: Ps) {
+        let now = self.engine.now();
+        let Some(gpu) = &mut self.gpu else { return };
+        gpu.shaders.answered(ticket, at, now.0 / gpu.period.0, &gpu.code);
+        // Nobody has something to do: a store was answered, or other loads are not.
+        if gpu.running.is_none() || gpu.shaders.next() == u64::MAX {
+            return;
+        }
+        let clock = gpu.kernel.told(&gpu.shaders);
+        let turn = gpu.time(clock).max(now);
+        if turn < gpu.turn {
+            gpu.turn = turn;
+            self.engine.schedule(turn, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::Kernel));
+        }
+    }
+
+    /// The kernel goes on until somebody else has something to do, or memory answers.
     fn run_kernel(&mut self) {
         let now = self.engine.now();
         let horizon = self.engine.peek().unwrap_or(Ps::MAX);
@@ -713,15 +794,22 @@ impl Server {
             let packets = recorder.table_sectors().div_ceil(2);
             let (memory, llc, core) = (&mut self.memory, &mut counters.llc, *agent);
             // Its class is that of everyone else.
-            let mut shared = AgentMemory { memory, core, clos: Clos(0), tables, packets, places, llc };
+            let (clos, next_answer) = (Clos(0), Ps::MAX);
+            let mut shared = AgentMemory { memory, core, clos, tables, packets, places, llc, next_answer };
             kernel.step(shaders, code, &mut shared, may_go)
         };
+        gpu.turn = Ps::MAX;
         let (at, turn) = match step {
-            Ok(KernelStep::At(clock)) => (gpu.time(clock), GpuTurn::Kernel),
-            Ok(KernelStep::Done(clock)) => (gpu.time(clock), GpuTurn::KernelDone),
+            // An answer will tell.
+            Ok(KernelStep::At(u64::MAX)) => return,
+            Ok(KernelStep::At(clock)) => {
+                gpu.turn = gpu.time(clock).max(now);
+                (gpu.turn, GpuTurn::Kernel)
+            }
+            Ok(KernelStep::Done(clock)) => (gpu.time(clock).max(now), GpuTurn::KernelDone),
             Err(_) => unreachable!("functions that have a form for a warp take no locks"),
         };
-        self.engine.schedule(at.max(now), PRIORITY_NIC, ServerEvent::Gpu(turn));
+        self.engine.schedule(at, PRIORITY_NIC, ServerEvent::Gpu(turn));
     }
 
     /// A batch is back: its packets wait for the cores that have handed them over.
@@ -802,14 +890,17 @@ impl GpuPacket {
     }
 }
 
-/// A copy engine reads lines: when it has them, their translation counted.
-fn read(memory: &mut Hierarchy, first: Line, count: u64, now: Ps) -> Ps {
+/// A copy engine reads lines: when it has them, their translation counted; of those that memory answers later, no sooner. The longest
+/// translation is in `translated`.
+fn read(memory: &mut Hierarchy, (first, count): (Line, u64), now: Ps, translated: &mut Ps) -> Ps {
     let at = memory.dma_read(first, count, now);
+    *translated = (*translated).max(memory.translated());
     at + memory.translated()
 }
 
 /// A copy engine writes lines, as [`read`].
-fn write(memory: &mut Hierarchy, first: Line, count: u64, now: Ps) -> Ps {
+fn write(memory: &mut Hierarchy, (first, count): (Line, u64), now: Ps, translated: &mut Ps) -> Ps {
     let at = memory.dma_write(first, count, now);
+    *translated = (*translated).max(memory.translated());
     at + memory.translated()
 }

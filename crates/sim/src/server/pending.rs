@@ -8,13 +8,14 @@
 use std::collections::VecDeque;
 
 use machine::cores::CoreStep;
-use machine::memory::{MemoryReply, Transaction};
+use machine::memory::{Hierarchy, MemoryReply, Transaction};
 use machine::nic::Received;
 use units::{PortId, Ps};
 
 use super::cores::{CoreInput, CoreState};
 use super::egress::{HandedOver, Leaving};
 use super::functional::Device;
+use super::gpu::CopyWay;
 use super::lives::LifeStage;
 use super::output::Block;
 use super::{DepartureObserver, PRIORITY_CORE, PRIORITY_NIC, Server, ServerEvent};
@@ -56,6 +57,8 @@ enum Then {
     Sent(usize, PortId),
     /// A block of one.
     Block(Block),
+    /// Lines that the GPU's copy engine moves this way, with what their translation takes.
+    Copied(CopyWay, Ps),
 }
 
 /// When a core is woken.
@@ -143,6 +146,10 @@ impl Server {
                             let (at, k) = (response.at.max(now), i - self.cores.len());
                             self.engine.schedule(at, PRIORITY_CORE, ServerEvent::Neighbour(k));
                         }
+                        continue;
+                    }
+                    if i >= self.cores.len() {
+                        self.answer_gpu(ticket, response.at);
                         continue;
                     }
                     self.write_answer(core, ticket, &response);
@@ -280,6 +287,7 @@ impl Server {
             Then::Nothing => {}
             Then::Descriptors(slot, since, crossed) => self.ask_for_packets(slot, since, crossed, at),
             Then::Block(block) => self.block_read(block, at, observer),
+            Then::Copied(way, translated) => self.copied(way, at + translated),
             Then::Received(i) => {
                 for writing in pending.writing[i].iter_mut().filter(|w| w.state == Err(transaction)) {
                     writing.state = Ok(at);
@@ -335,5 +343,22 @@ impl Server {
         }
         self.wake(i, visible);
         visible
+    }
+}
+
+/// What the GPU's copy engine has asked for since [`Hierarchy::open`] is one transaction, whose lines take `translated` more for their
+/// translation: how many copies that are answered later this makes.
+pub(super) fn close_copy(
+    pending: &mut Option<Box<PendingIo>>,
+    memory: &mut Hierarchy,
+    way: CopyWay,
+    (now, translated): (Ps, Ps),
+) -> u32 {
+    match (memory.close(now), pending) {
+        (Err(transaction), Some(pending)) => {
+            pending.expect(transaction, Then::Copied(way, translated));
+            1
+        }
+        _ => 0,
     }
 }

@@ -124,6 +124,30 @@ const CASES: &[(&str, &[&str])] = &[
             "traffic.load=0.9",
         ],
     ),
+    (
+        "forwarding",
+        &[
+            "machine.gpu.preset=jetson-orin",
+            "machine.gpu.attached=integrated",
+            "machine.gpu.shaders.cores=8",
+            "machine.gpu.timeout=\"10 us\"",
+            "machine.dram.controller={}",
+            "machine.dram.standard=ddr4-2400u",
+            "machine.llc.io_ways=0",
+            "traffic.load=0.6",
+        ],
+    ),
+    (
+        "forwarding",
+        &[
+            "machine.gpu=jetson-orin",
+            "machine.gpu.shaders.cores=8",
+            "machine.gpu.batch=200",
+            "machine.dram.controller={}",
+            "machine.dram.standard=ddr4-2400u",
+            "machine.llc.io_ways=0",
+        ],
+    ),
     ("forwarding", &["nic.driver=\"mlx5\"", "nic.rings=shared", "nic.rx_descriptors=512", "traffic.load=0.8"]),
     (
         "forwarding",
@@ -258,6 +282,7 @@ impl Run {
             format!("{:?}", (server.cores(), server.mbufs(), server.ring_occupancy())),
             format!("{:?}", (server.members(), server.flow_tables())),
             format!("{:?}", (server.neighbours(), server.llc_lines(), server.buffer(), server.buffer_held())),
+            format!("{:?}", server.gpu()),
             format!("{:?}", (server.pcie_bytes(), server.pcie_carried())),
             format!("{:?}", (memory.counters(), memory.slices(), classes, memory.io_ways())),
             format!("{:?}", (memory.copy_counters(), memory.engine_counters(), memory.applications())),

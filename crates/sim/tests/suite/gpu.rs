@@ -131,6 +131,59 @@ fn an_integrated_gpu_finds_packets_where_ddio_has_put_them() {
     assert!(without.misses > with.misses * 2, "{without:?} {with:?}");
 }
 
+/// DRAM whose controllers answer later.
+const CONTROLLERS: &[&str] = &["machine.dram.controller={}", "machine.dram.standard=ddr4-2400u"];
+
+#[test]
+fn what_a_gpu_reads_and_writes_is_in_the_counts_of_the_controllers() {
+    let of = |attached: &str, more: &[&str]| {
+        let attached = format!("machine.gpu.attached={attached}");
+        let (server, _) = run(&read(&[&[attached.as_str(), "machine.llc.io_ways=0"], more].concat()).unwrap(), 3_000);
+        let memory = server.memory();
+        let (cores, dram, report) = (memory.counters(), memory.dram_counters(), memory.dram_report(server.now()));
+        (server.gpu().unwrap(), cores, dram, report)
+    };
+    let mut of_devices = [0; 2];
+    for (attached, devices) in ["integrated", "discrete"].into_iter().zip(&mut of_devices) {
+        let (gpu, cores, dram, report) = of(attached, CONTROLLERS);
+        // Whatever misses the LLC is read in memory, but for a few that join what is on its way.
+        let misses = gpu.llc.misses + cores.llc.misses + cores.dma_read.misses;
+        assert!(dram.reads <= misses && dram.reads * 100 >= misses * 97, "{attached}: {dram:?} of {misses}");
+        assert_eq!(gpu.llc.misses * 100 > misses * 5, attached == "integrated", "{gpu:?} of {misses}");
+        assert!(report.is_some());
+        *devices = cores.dma_read.misses;
+        // As many as without controllers, but for what comes at other times.
+        let (_, _, at_once, none) = of(attached, &[CONTROLLERS[1]]);
+        let ratio = dram.reads as f64 / at_once.reads as f64;
+        assert!((0.97..1.03).contains(&ratio), "{attached}: {dram:?} {at_once:?}");
+        assert!(none.is_none());
+    }
+    // The copy engine of a discrete one reads frames in memory, and the NIC does so again.
+    assert!(of_devices[1] * 10 > of_devices[0] * 15, "{of_devices:?}");
+}
+
+/// On a channel that others keep busy the controllers make a kernel and a copy wait.
+#[test]
+fn a_gpu_waits_for_memory_that_answers_later() {
+    let of = |attached: &str, channels: u32| {
+        let set = [
+            format!("machine.gpu.attached={attached}"),
+            format!("machine.dram.channels={channels}"),
+            "machine.llc.io_ways=0".into(),
+            "machine.llc.size=\"1408 KiB\"".into(),
+            "machine.llc.slices=1".into(),
+            "neighbours=[{ working_set = \"64 MiB\", every = \"10 ns\", cores = 2 }]".into(),
+        ];
+        let set: Vec<&str> = set.iter().map(String::as_str).chain(CONTROLLERS.iter().copied()).collect();
+        run(&read(&set).unwrap(), 3_000).0.gpu().unwrap()
+    };
+    let each = |time: Ps, gpu: &sim::server::gpu::GpuCounters| time.as_ns() / gpu.packets as f64;
+    let (wide, narrow) = (of("integrated", 6), of("integrated", 1));
+    assert!(each(narrow.busy, &narrow) > 1.05 * each(wide.busy, &wide), "{narrow:?} {wide:?}");
+    let (wide, narrow) = (of("discrete", 6), of("discrete", 1));
+    assert!(each(narrow.copying_in, &narrow) > 1.01 * each(wide.copying_in, &wide), "{narrow:?} {wide:?}");
+}
+
 #[test]
 fn a_gpu_that_falls_behind_loses_packets_and_no_mbuf() {
     for attached in ["discrete", "integrated"] {
@@ -225,10 +278,6 @@ fn a_gpu_that_cannot_be_is_refused_with_both_numbers() {
             "function.kind: nat with machine.gpu: allowed is one of them: it has no form for a warp",
         ),
         (&["function.kind=chain", "function.chain=[\"check\", \"firewall\"]"], "firewall has no form for a warp"),
-        (
-            &["machine.dram.controller={}", "machine.dram.standard=ddr4-2400u"],
-            "machine.gpu: given with machine.dram.controller",
-        ),
         (
             &["machine.iommu={ mode = \"strict\", iotlb_entries = 32 }", "mempool.element=\"4096 B\""],
             "machine.iommu.mode: strict with machine.gpu.attached = discrete: allowed is one of them: a core unmaps a packet",

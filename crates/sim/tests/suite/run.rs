@@ -40,7 +40,18 @@ fn a_result_is_the_same_on_any_number_of_threads() {
     let curve = scenario(&["traffic.load=0.2", "run.curve=[0.1, 0.4, 0.7, 1.0]", "run.curve_packets=2000"], None);
     let set = ["machine.cores=2", "run.search_packets=3000", "run.search_resolution=0.02", "run.loss_limit=0.01"];
     let search = scenario(&set, Some(RateSearch::Pdr));
-    for scenario in [curve, search] {
+    let gpu = [
+        "machine.gpu.preset=jetson-orin",
+        "machine.gpu.attached=integrated",
+        "machine.gpu.shaders.cores=8",
+        "machine.gpu.timeout=\"10 us\"",
+        "machine.dram.controller={}",
+        "machine.dram.standard=ddr4-2400u",
+        "machine.llc.io_ways=0",
+        "run.curve=[0.1, 0.4]",
+        "run.curve_packets=2000",
+    ];
+    for scenario in [curve, search, scenario(&gpu, None)] {
         let alone = document(&scenario, 1);
         assert_eq!(alone["partial"], false);
         for threads in [2, 4, 9] {
