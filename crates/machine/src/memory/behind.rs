@@ -190,6 +190,21 @@ impl Behind {
         (there, done)
     }
 
+    /// Writes `line`, which caches have given up by `clear`, with the data of `source`, as [`Behind::write`]: once they are there, if they
+    /// are on their way from a controller.
+    pub(super) fn write_after(&mut self, source: Line, line: Line, clear: Ps) {
+        let home = self.fabric.home_of(line);
+        let is_drams = !self.homes.iter().any(|home| home.has(line));
+        if let Some(pending) = self.pending.as_mut().filter(|_| is_drams) {
+            let way = self.fabric.send_home(home, clear);
+            if !pending.write_after(source, line, (home, way), clear) {
+                pending.write(home, line, clear + way);
+            }
+            return;
+        }
+        self.write(line, clear);
+    }
+
     /// DRAM counters over all time.
     pub(super) fn dram_counters(&self) -> DramCounters {
         let at_once = || self.drams.iter().fold(DramCounters::default(), |sum, dram| sum + dram.counters());

@@ -9,6 +9,7 @@ use stats::{Path, Reason};
 use units::{LINE_BYTES, Line, Ps, Rate, Span};
 
 use super::llc::Requester;
+use super::pending::{EndedCopy, LaterCopy};
 use super::{Hierarchy, Snooped};
 use crate::copy_table::Retires;
 use crate::{MachineError, Reply, Response, Served};
@@ -140,6 +141,12 @@ impl CopyEngine {
         &self.spec
     }
 
+    /// Copies have ended that `waits` accesses waited for: who comes between now and then waits, too.
+    pub(super) fn end_later(&mut self, ended: Vec<EndedCopy>, waits: u64) {
+        self.counters.waits += waits;
+        self.under_way.extend(ended);
+    }
+
     /// Whether it takes copies as a whole, and not by lines.
     pub(super) fn is_apart(&self) -> bool {
         self.spec != CopyEngineSpec::NonTemporal
@@ -183,34 +190,61 @@ impl Hierarchy {
 
     /// A copy by the engine.
     #[inline(never)]
-    pub(super) fn copy_by(&mut self, src: &Request, dst: &Request, now: Ps) -> Response {
+    pub(super) fn copy_by(&mut self, src: &Request, dst: &Request, now: Ps) -> Reply {
         let ((from, n), (to, m)) = (lines(src), lines(dst));
         let Some(engine) = &mut self.engine else {
-            return Response { at: now, served: Served::Engine, path: Path::default() };
+            return Reply::Done(Response { at: now, served: Served::Engine, path: Path::default() });
         };
         engine.counters.copies += 1;
         engine.counters.lines += m;
         let (spec, free) = (engine.spec.clone(), engine.free);
         let (setup, at, done, data) = match &spec {
             CopyEngineSpec::NonTemporal => {
-                let loaded = self.access(src, now);
-                let by = Requester::Core(src.core);
+                let (by, whole) = (Requester::Core(src.core), u64::from(dst.bytes) == LINE_BYTES);
+                let loaded = self.load(src, now);
                 self.enter(by);
-                let clear = self.take_from_caches(to, u64::from(dst.bytes) == LINE_BYTES, by, loaded.at);
-                self.behind.write(to, clear);
-                return Response { served: Served::Engine, ..loaded };
+                return match loaded {
+                    Reply::Done(loaded) => {
+                        let clear = self.take_from_caches(to, whole, by, loaded.at);
+                        self.behind.write(to, clear);
+                        Reply::Done(Response { served: Served::Engine, ..loaded })
+                    }
+                    Reply::Pending(ticket) => {
+                        let clear = self.take_from_caches(to, whole, by, now);
+                        self.behind.write_after(from, to, clear);
+                        Reply::Pending(ticket)
+                    }
+                };
             }
             CopyEngineSpec::Dma { setup, rate, notice } => {
                 let start = now + setup.ps();
                 let begins = start.max(free[0]);
+                self.open();
                 // Reads go first; writes follow as the data come, so the two take their times one after the other.
                 let read = self.dma_read_to_copy(from, n, begins);
                 let written = self.dma_write(to, m, begins);
                 let busy = rate.time_for(u64::from(dst.bytes));
-                let done = (read + written.since(begins) + self.translated()).max(begins + busy);
                 if let Some(engine) = self.engine.as_mut().filter(|engine| !engine.untimed) {
                     engine.free[0] = begins + busy;
                 }
+                let (least, more) = (begins + busy, written.since(begins) + self.translated());
+                let (word, looks) = match notice {
+                    EngineNotice::Polling { period } => {
+                        let path = Path::of(Reason::Core, setup.ps());
+                        (Ps::ZERO, Some((src.core, start, period.ps(), path)))
+                    }
+                    EngineNotice::Interrupt { cost } => (cost.ps(), None),
+                };
+                let done = match self.close_copy(LaterCopy { to: (to, m), more, least, word }, read, looks) {
+                    Ok(read) => (read + more).max(least),
+                    Err(Some(ticket)) => return Reply::Pending(ticket),
+                    // It works on until it is interrupted.
+                    Err(None) => {
+                        let mut path = Path::of(Reason::Core, setup.ps());
+                        path.push(Reason::Copy, word);
+                        return Reply::Done(Response { at: start + word, served: Served::Engine, path });
+                    }
+                };
                 match notice {
                     EngineNotice::Polling { period } => {
                         let polls = done.since(start).0.div_ceil(period.ps().0).max(1);
@@ -255,7 +289,7 @@ impl Hierarchy {
         }
         let mut path = Path::of(Reason::Core, setup);
         path.push(Reason::Copy, at.since(now + setup));
-        Response { at, served: Served::Engine, path }
+        Reply::Done(Response { at, served: Served::Engine, path })
     }
 
     /// When a copy asked for at `now` may begin, if not before `begins`: engines of other sockets may be at its `lines`, each

@@ -4,15 +4,15 @@ use engine::Seed;
 use probe::{Access, Request};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
-use units::{Addr, Cbm, Clos, CoreId, Line, Ps, Rate, Size, Span};
+use units::{Addr, Cbm, Clos, CoreId, Line, Ps, Rate, Size, Span, Ticket};
 
 use super::{
-    ApplicationSpec, Coherence, CopyEngineSpec, EngineNotice, Hierarchy, HomeSocket, Inclusion, Interconnect, LlcSpec,
-    MemorySpec, MesiState, SocketsSpec, StackedTablesSpec, Ways,
+    ApplicationSpec, Coherence, CopyEngineSpec, EngineCounters, EngineNotice, Hierarchy, HomeSocket, Inclusion,
+    Interconnect, LlcSpec, MemoryReply, MemorySpec, MesiState, SocketsSpec, StackedTablesSpec, Transaction, Ways,
 };
 use crate::cache::CacheSpec;
 use crate::copy_table::{Move, Retires};
-use crate::dram::{DramSpec, PagePolicy};
+use crate::dram::{ControllerSetting, DramSpec, PagePolicy};
 use crate::{MachineError, Memory, Reply, Response, Served};
 
 const NS: u64 = 1_000;
@@ -262,10 +262,12 @@ enum Beside {
     /// Two sockets, pages in turn.
     Sockets,
     Snooping,
+    /// DRAM that answers later.
+    Controllers,
 }
 
 /// Each of them, and what goes together.
-const BESIDE: [&[Beside]; 21] = [
+const BESIDE: [&[Beside]; 28] = [
     &[],
     &[Beside::Stack],
     &[Beside::Tails],
@@ -287,6 +289,13 @@ const BESIDE: [&[Beside]; 21] = [
     &[Beside::Sockets, Beside::Bypasses],
     &[Beside::Sockets, Beside::Slice, Beside::Tails],
     &[Beside::Sockets, Beside::Stack, Beside::Skips, Beside::Tails],
+    &[Beside::Controllers],
+    &[Beside::Controllers, Beside::Sockets],
+    &[Beside::Controllers, Beside::Tails],
+    &[Beside::Controllers, Beside::Snooping],
+    &[Beside::Controllers, Beside::Stack],
+    &[Beside::Controllers, Beside::Skips],
+    &[Beside::Controllers, Beside::Sockets, Beside::Stack, Beside::Bypasses, Beside::Tails],
 ];
 const LINES: u64 = 48;
 const CORES: u16 = 4;
@@ -306,6 +315,9 @@ fn small(engine: CopyEngineSpec, inclusion: Inclusion, io_ways: u32, beside: &[B
         spec.llc.interconnect =
             Some(Interconnect::Ring { hop: Span::from_ns(0.5), interval: Some(Span::from_ns(1.0)), device: 1 });
     }
+    if beside.contains(&Beside::Controllers) {
+        spec.dram = controlled();
+    }
     let mut memory = Hierarchy::new(&spec, u32::from(CORES), "machine").unwrap();
     let half = || std::iter::once(0..place(LINES / 2).0).collect();
     let apart = |memory: &mut Hierarchy, application: ApplicationSpec| {
@@ -313,7 +325,7 @@ fn small(engine: CopyEngineSpec, inclusion: Inclusion, io_ways: u32, beside: &[B
     };
     for other in beside {
         match other {
-            Beside::Snooping => {}
+            Beside::Snooping | Beside::Controllers => {}
             Beside::Stack => {
                 memory.put_into_stack(&StackedTablesSpec::default(), half(), Seed(0), "machine.stacked").unwrap();
             }
@@ -504,6 +516,13 @@ impl Twin {
         }
     }
 
+    fn make_copy(&mut self, load: &Request, store: &Request) {
+        let reply = self.memory.copy(load, store, self.now);
+        let response = self.memory.answered(reply, self.now);
+        assert_eq!(response.path.total(), response.at - self.now, "the parts sum to the time");
+        self.apply_writes();
+    }
+
     fn copy(&mut self, core: u16, src: Line, dst: Line, lines: u64, is_whole: bool) {
         let engine = self.memory.engine.as_ref().unwrap().spec().clone();
         let is_whole = is_whole || matches!(engine, CopyEngineSpec::Dma { .. });
@@ -515,8 +534,7 @@ impl Twin {
             CopyEngineSpec::NonTemporal => {
                 // Its load, once more than the engine makes it: that hits.
                 let got = self.access(core, src, Access::Load);
-                self.memory.copy(&load, &store, self.now);
-                self.apply_writes();
+                self.make_copy(&load, &store);
                 vec![got]
             }
             CopyEngineSpec::Dma { .. } => {
@@ -527,13 +545,11 @@ impl Twin {
                         self.cached[line.0 as usize] = version;
                     }
                 }
-                self.memory.copy(&load, &store, self.now);
-                self.apply_writes();
+                self.make_copy(&load, &store);
                 got
             }
             CopyEngineSpec::Controller { .. } => {
-                self.memory.copy(&load, &store, self.now);
-                self.apply_writes();
+                self.make_copy(&load, &store);
                 sources.map(|line| self.dram[line.0 as usize]).collect()
             }
         };
@@ -584,6 +600,7 @@ fn engine_of() -> impl Strategy<Value = CopyEngineSpec> {
     prop::sample::select(vec![
         CopyEngineSpec::NonTemporal,
         dma(EngineNotice::Interrupt { cost: Span::from_ns(10.0) }),
+        dma(EngineNotice::default()),
         controller(Retires::Async),
     ])
 }
@@ -618,8 +635,109 @@ proptest! {
         // An inclusive LLC has all that its private caches have.
         let leaves_out = [Beside::Skips, Beside::Bypasses].iter().any(|other| beside.contains(other));
         let inclusion = if leaves_out && inclusion == Inclusion::Inclusive { Inclusion::Victim } else { inclusion };
+        // An engine in the controllers is not beside some that answer later.
+        let ends_later = beside.contains(&Beside::Controllers) && matches!(engine, CopyEngineSpec::Controller { .. });
+        let engine = if ends_later { dma(EngineNotice::default()) } else { engine };
         no_line_is_stale(engine, inclusion, io_ways, beside, &ops)?;
     }
+}
+
+/// DRAM with controllers.
+fn controlled() -> DramSpec {
+    let spec = DramSpec::of_standard("ddr4-2400u", Span::from_ns(20.0)).unwrap();
+    DramSpec { controller: Some(ControllerSetting::default()), ..spec }
+}
+
+fn behind_controllers(engine: CopyEngineSpec) -> Hierarchy {
+    Hierarchy::new(&MemorySpec { dram: controlled(), ..spec(engine, 0b0011) }, 2, "machine").unwrap()
+}
+
+/// All answers that are to come.
+fn answers(memory: &mut Hierarchy) -> Vec<MemoryReply> {
+    let mut all = Vec::new();
+    while let Some(at) = memory.next() {
+        memory.advance(at, &mut all);
+    }
+    all
+}
+
+/// Lines that a device asks for: under what it is answered.
+fn device_read(memory: &mut Hierarchy, first: u64, count: u64, now: Ps) -> Transaction {
+    memory.open();
+    let at = memory.dma_read(Line(first), count, now);
+    memory.close(at).unwrap_err()
+}
+
+#[test]
+fn who_wants_a_line_of_a_copy_whose_source_controllers_read_waits_for_its_end() {
+    let (now, cost, period) = (later(1), Ps(10 * NS), Ps(20 * NS));
+    let start = now + Ps(100 * NS);
+    let mut alone = behind_controllers(dma(EngineNotice::default()));
+    device_read(&mut alone, SRC / 64, 4, start);
+    let [MemoryReply::Device(_, read)] = answers(&mut alone)[..] else { panic!("one answer") };
+    // The target is in the LLC as long after the source has been read as that takes.
+    let data = read + Ps(20 * NS);
+    for polls in [false, true] {
+        let interrupt = EngineNotice::Interrupt { cost: Span::from_ns(10.0) };
+        let mut memory = behind_controllers(dma(if polls { EngineNotice::default() } else { interrupt }));
+        let reply = memory.copy(&request(SRC, 256, Access::Load), &request(DST, 256, Access::Store), now);
+        let other = Request { core: CoreId(1), ..request(DST + 192, 8, Access::Load) };
+        let lookup = memory.lookup(&other);
+        let asked = now + Ps(50 * NS);
+        let Reply::Pending(ticket) = memory.fetch(&other, &lookup, asked) else { panic!("it is not known") };
+        let transaction = device_read(&mut memory, DST / 64, 1, asked);
+        let all = answers(&mut memory);
+        let of = |wanted: Ticket| {
+            all.iter().find_map(|answer| match answer {
+                MemoryReply::Core(_, answered, response) if *answered == wanted => Some(*response),
+                _ => None,
+            })
+        };
+        let there = of(ticket).unwrap();
+        assert_eq!(there.path.total(), there.at - asked, "the parts sum to the time");
+        // An interrupt takes the core's time, not the device's.
+        assert_eq!(there.at, data + if polls { Ps::ZERO } else { cost });
+        assert!(all.contains(&MemoryReply::Device(transaction, data)), "{all:?} {data:?}");
+        match reply {
+            Reply::Pending(own) => {
+                let own = of(own).unwrap();
+                assert!(polls && own.at >= data && own.at < data + period, "{own:?} {data:?}");
+                assert_eq!((own.at - start).0 % period.0, 0);
+                assert_eq!(own.path.total(), own.at - now);
+            }
+            Reply::Done(own) => assert!(!polls && own.at == start + cost, "{own:?}"),
+        }
+        assert_eq!(memory.engine_counters(), EngineCounters { copies: 1, lines: 4, cleaned: 0, waits: 2 });
+        // Whoever comes once the end is known, and before it, waits as well.
+        assert_eq!(memory.dma_read(Line(DST / 64 + 1), 1, data - Ps(21 * NS)), data);
+        assert_eq!(memory.dram_counters().reads, 4);
+    }
+}
+
+#[test]
+fn a_non_temporal_store_is_written_once_controllers_have_read_its_source() {
+    let mut memory = behind_controllers(CopyEngineSpec::NonTemporal);
+    let reply = memory.copy(&request(SRC, 64, Access::Load), &request(DST, 64, Access::Store), later(1));
+    assert!(matches!(reply, Reply::Pending(_)));
+    let before = memory.next().unwrap();
+    assert_eq!(answers(&mut memory).len(), 1);
+    let counted = memory.dram_counters();
+    assert_eq!((counted.reads, counted.writes), (1, 1));
+    let report = memory.dram_report(later(2)).unwrap();
+    assert!(before > later(1), "{report:?}");
+    let (loaded, store) = (request(SRC, 64, Access::Load), request(DST + 64, 64, Access::Store));
+    // What is there is not waited for.
+    assert!(matches!(memory.copy(&loaded, &store, later(2)), Reply::Done(_)));
+}
+
+#[test]
+fn an_engine_in_controllers_that_answer_later_is_refused() {
+    let spec = MemorySpec { dram: controlled(), ..spec(controller(Retires::Async), 0b11) };
+    let said = Hierarchy::new(&spec, 1, "machine").unwrap_err().to_string();
+    assert!(
+        said.starts_with("machine.copy_engine.by = controller with machine.dram.controller: allowed is one of them: "),
+        "{said}"
+    );
 }
 
 /// What a core waits for the copy of a line, without the setup of an engine in the controllers.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Coherence, MemorySpec};
+use super::{Coherence, CopyEngineSpec, MemorySpec};
 use crate::MachineError;
 
 /// A setting as it excludes another: whatever it is set to, or some of its values.
@@ -55,6 +55,7 @@ pub struct Exclusion {
 }
 
 const COPY_ENGINE: ExcludedSetting = ExcludedSetting::given("machine.copy_engine");
+const CONTROLLERS_COPY: ExcludedSetting = ExcludedSetting::of("machine.copy_engine.by", &["controller"]);
 const COPY_TABLE: ExcludedSetting = ExcludedSetting::given("machine.copy_table");
 const SNOOP: ExcludedSetting = ExcludedSetting::of("machine.llc.coherence", &["snoop"]);
 const SOCKETS: ExcludedSetting = ExcludedSetting::given("machine.sockets");
@@ -85,10 +86,10 @@ pub const EXCLUSIONS: [Exclusion; 7] = [
         remedy: "remove the other",
     },
     Exclusion {
-        one: COPY_ENGINE,
+        one: CONTROLLERS_COPY,
         other: CONTROLLER,
         kind: ExclusionKind::Limit,
-        reason: "whoever touches a target waits until the copy's end, which controllers do not know when it begins",
+        reason: "it begins a copy when the one before has ended, which controllers that answer later do not know",
         remedy: "remove the other",
     },
     Exclusion {
@@ -119,6 +120,7 @@ pub fn check_together(spec: &MemorySpec, sockets: bool, path: &str) -> Result<()
     let given = [
         (COPY_TABLE, spec.copy_table.is_some()),
         (COPY_ENGINE, spec.copy_engine.is_some()),
+        (CONTROLLERS_COPY, matches!(spec.copy_engine, Some(CopyEngineSpec::Controller { .. }))),
         (CONTROLLER, spec.dram.controller.is_some()),
         (SNOOP, spec.llc.coherence == Coherence::Snoop),
         (SOCKETS, sockets),
@@ -128,7 +130,8 @@ pub fn check_together(spec: &MemorySpec, sockets: bool, path: &str) -> Result<()
     for Exclusion { one, other, reason, remedy, .. } in EXCLUSIONS {
         if has(one) && has(other) {
             let value = if other.is.is_empty() { String::new() } else { format!(" = {}", other.is.join(", ")) };
-            let (came, allowed) = (format!("given with {}{value}", at(other)), format!("one of them: {reason}"));
+            let came = if one.is.is_empty() { "given".into() } else { one.is.join(", ") };
+            let (came, allowed) = (format!("{came} with {}{value}", at(other)), format!("one of them: {reason}"));
             return Err(MachineError::new(at(one), came, allowed, remedy.into()));
         }
     }

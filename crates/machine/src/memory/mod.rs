@@ -1459,7 +1459,7 @@ impl Memory for Hierarchy {
 
     fn copy(&mut self, src: &Request, dst: &Request, now: Ps) -> Reply {
         if self.engine.is_some() {
-            return Reply::Done(self.copy_by(src, dst, now));
+            return self.copy_by(src, dst, now);
         }
         self.copy_line(src, dst.addr.line(), now)
     }
@@ -1505,15 +1505,20 @@ impl Hierarchy {
             }
             _ => {}
         }
+        let reply = self.load(request, now);
+        self.answered(reply, now)
+    }
+
+    /// Both steps at once, of a core.
+    fn load(&mut self, request: &Request, now: Ps) -> Reply {
         let lookup = self.lookup(request);
         if let Some(served) = lookup.hit {
             self.settle(&lookup, request, now);
             let (reason, latency) = self.private_latency(served);
             let mut path = Path::default();
             path.push(reason, latency);
-            return Response { at: now + latency, served, path };
+            return Reply::Done(Response { at: now + latency, served, path });
         }
-        let reply = self.fetch(request, &lookup, now);
-        self.answered(reply, now)
+        self.fetch(request, &lookup, now)
     }
 }

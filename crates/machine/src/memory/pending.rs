@@ -5,6 +5,9 @@
 //! its way waits for it (a merge in the LLC's MSHRs), whether the tags have it already or have lost it again. Writes
 //! are posted: a device's write is done once its channel has fewer than [`POSTED`] before it, and before the write-backs of
 //! what it has put out of the LLC.
+//!
+//! A DMA engine's copy is a transaction, too. Until it is answered the lines of its target are on their way: whoever wants one waits for
+//! the copy's end.
 
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -61,6 +64,7 @@ pub(super) struct PendingMemory {
     accepted: Vec<(u32, Ps)>,
     /// Lines whose data come at a time that has become known.
     coming: Vec<(Line, Ps)>,
+    copies: Vec<PendingCopy>,
     /// Rows are opened, and no request is made: see [`super::warm`].
     #[serde(skip)]
     pub(super) untimed: bool,
@@ -97,7 +101,46 @@ enum Waiter {
         copy: Ps,
     },
     Device(u32),
+    /// A core that looks for the end of its copy once in each period from a time on. Its path so far.
+    Copier {
+        core: CoreId,
+        ticket: Ticket,
+        from: Ps,
+        period: Ps,
+        path: Path,
+    },
+    /// A line that gets these data: its home, the way there, and when caches have given it up.
+    Target {
+        line: Line,
+        home: usize,
+        way: Ps,
+        clear: Ps,
+    },
 }
+
+/// A copy whose end is not known.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct PendingCopy {
+    transaction: Transaction,
+    /// What stands for its target.
+    fill: u32,
+    copy: LaterCopy,
+}
+
+/// A copy by an engine, beyond what the transaction of its reads and writes says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct LaterCopy {
+    /// The target: its first line, and lines.
+    pub to: (Line, u64),
+    /// It ends so long after its transaction, and not before a time.
+    pub more: Ps,
+    pub least: Ps,
+    /// What the word of its end takes that cores wait for.
+    pub word: Ps,
+}
+
+/// A copy that has ended: its target, and when cores and devices may have it.
+pub(super) type EndedCopy = (u64, u64, [Ps; 2]);
 
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 struct OpenTransaction {
@@ -155,6 +198,7 @@ impl PendingMemory {
             finished: Vec::new(),
             accepted: Vec::new(),
             coming: Vec::new(),
+            copies: Vec::new(),
             untimed: false,
         })
     }
@@ -192,18 +236,38 @@ impl PendingMemory {
         if let Some(fill) = self.under_way(line) {
             return fill;
         }
-        let fill = match self.free.pop() {
-            Some(fill) => fill,
-            None => {
-                self.fills.push(PendingFill::default());
-                self.fills.len() as u32 - 1
-            }
-        };
+        let fill = self.new_fill();
         let entry = &mut self.fills[fill as usize];
         (entry.line, entry.asked, entry.by, entry.first) = (line, at, by, None);
         self.by_line.insert(line.0, fill);
         self.dram.hand_in(fill.into(), home, line, false, output, at + self.there);
         fill
+    }
+
+    fn new_fill(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.fills.push(PendingFill::default());
+            self.fills.len() as u32 - 1
+        })
+    }
+
+    /// `copy` ends with `transaction`: its lines are on their way until then. What stands for them.
+    fn copy(&mut self, transaction: Transaction, copy: LaterCopy) -> u32 {
+        let fill = self.new_fill();
+        let ((first, count), entry) = (copy.to, &mut self.fills[fill as usize]);
+        // No socket's LLC has asked for it.
+        (entry.line, entry.by, entry.first) = (first, usize::MAX, None);
+        self.by_line.extend((first.0..first.0 + count).map(|line| (line, fill)));
+        self.copies.push(PendingCopy { transaction, fill, copy });
+        fill
+    }
+
+    /// `line` gets the data of `source`, which is on its way, once they are there and caches have given `line` up by `clear`: it is
+    /// `way` from there at `home`.
+    pub(super) fn write_after(&mut self, source: Line, line: Line, (home, way): (usize, Ps), clear: Ps) -> bool {
+        let Some(fill) = self.under_way(source).filter(|_| !self.untimed) else { return false };
+        self.wait(fill, Waiter::Target { line, home, way, clear });
+        true
     }
 
     fn wait(&mut self, fill: u32, waiter: Waiter) {
@@ -304,6 +368,7 @@ impl PendingMemory {
 
     fn advance(&mut self, now: Ps, answers: &mut Vec<MemoryReply>) {
         let (mut finished, mut accepted) = (std::mem::take(&mut self.finished), std::mem::take(&mut self.accepted));
+        let mut targets = Vec::new();
         self.dram.drive(now + self.ahead, &mut finished, &mut accepted);
         for (channel, at) in accepted.drain(..) {
             let posted = &mut self.posted[channel as usize];
@@ -329,6 +394,9 @@ impl PendingMemory {
             for waiter in fill.first.take().iter().chain(&others) {
                 match *waiter {
                     Waiter::Device(transaction) => self.transactions.part_done(transaction, at, answers),
+                    Waiter::Target { line, home, way, clear } => targets.push((home, line, at.max(clear) + way)),
+                    // It waits for a copy, which is no line from DRAM.
+                    Waiter::Copier { .. } => {}
                     Waiter::Core { core, ticket, served, asked, mut path, ready, distance, copy } => {
                         let mut here = at + distance;
                         if asked {
@@ -349,6 +417,66 @@ impl PendingMemory {
             self.free.push(index);
         }
         (self.finished, self.accepted) = (finished, accepted);
+        for (home, line, at) in targets {
+            self.write(home, line, at);
+        }
+    }
+
+    /// Copies whose transaction is among `answers` have ended: who waited is answered. Those copies, and how many accesses waited.
+    fn end_copies(&mut self, answers: &mut Vec<MemoryReply>) -> (Vec<EndedCopy>, u64) {
+        let (mut ended, mut waits, mut n) = (Vec::new(), 0, 0);
+        while let Some(&answer) = answers.get(n) {
+            let MemoryReply::Device(transaction, at) = answer else {
+                n += 1;
+                continue;
+            };
+            let Some(place) = self.copies.iter().position(|copy| copy.transaction == transaction) else {
+                n += 1;
+                continue;
+            };
+            answers.remove(n);
+            let PendingCopy { fill, copy, .. } = self.copies.remove(place);
+            let ((first, count), done) = (copy.to, copy.least.max(at + copy.more));
+            for line in first.0..first.0 + count {
+                if self.by_line.get(&line) == Some(&fill) {
+                    self.by_line.remove(&line);
+                }
+            }
+            let entry = &mut self.fills[fill as usize];
+            let others = std::mem::take(&mut entry.others);
+            for waiter in entry.first.take().iter().chain(&others) {
+                waits += u64::from(self.end_wait(waiter, done, copy.word, answers));
+            }
+            self.free.push(fill);
+            ended.push((first.0, count, [done + copy.word, done]));
+        }
+        (ended, waits)
+    }
+
+    /// `waiter` has what it waits for at `done`, a core `word` later: whether it was an access, and waited.
+    fn end_wait(&mut self, waiter: &Waiter, done: Ps, word: Ps, answers: &mut Vec<MemoryReply>) -> bool {
+        match *waiter {
+            Waiter::Device(transaction) => {
+                self.transactions.part_done(transaction, done, answers);
+                true
+            }
+            Waiter::Core { core, ticket, served, mut path, ready, .. } => {
+                let at = ready.max(done + word);
+                path.push(Reason::Copy, at - ready);
+                answers.push(MemoryReply::Core(core, ticket, Response { at, served, path }));
+                at > ready
+            }
+            Waiter::Copier { core, ticket, from, period, mut path } => {
+                let at = from + Ps(done.since(from).0.div_ceil(period.0).max(1) * period.0);
+                path.push(Reason::Copy, at - from);
+                answers.push(MemoryReply::Core(core, ticket, Response { at, served: Served::Engine, path }));
+                false
+            }
+            Waiter::Target { line, home, way, clear } => {
+                self.write(home, line, done.max(clear) + way);
+                false
+            }
+        }
     }
 }
 
@@ -434,6 +562,12 @@ impl Hierarchy {
     pub fn advance(&mut self, now: Ps, answers: &mut Vec<MemoryReply>) {
         if let Some(pending) = &mut self.behind.pending {
             pending.advance(now, answers);
+            if !pending.copies.is_empty() {
+                let (ended, waits) = pending.end_copies(answers);
+                if let Some(engine) = &mut self.engine {
+                    engine.end_later(ended, waits);
+                }
+            }
             for (line, at) in pending.coming.drain(..) {
                 // Who asks from now on knows how long to wait.
                 self.behind.in_flight.insert(line, at);
@@ -456,6 +590,29 @@ impl Hierarchy {
         let Some(pending) = &mut self.behind.pending else { return Ok(at) };
         let Some(slot) = pending.open.take() else { return Ok(at) };
         pending.transactions.close(slot, at)
+    }
+
+    /// An engine's `copy`, which is the present transaction, ends with that; a core looks for its end, if it does so, once in `period`
+    /// from `from` on: what the core waits under, and [`None`] if it does not, or the time of the transaction, whose parts that were
+    /// answered at once are done at `at`, where it is known.
+    pub(super) fn close_copy(
+        &mut self,
+        copy: LaterCopy,
+        at: Ps,
+        looks: Option<(CoreId, Ps, Ps, Path)>,
+    ) -> Result<Ps, Option<Ticket>> {
+        let transaction = match self.close(at) {
+            Ok(at) => return Ok(at),
+            Err(transaction) => transaction,
+        };
+        let Some(pending) = &mut self.behind.pending else { return Ok(at) };
+        let fill = pending.copy(transaction, copy);
+        Err(looks.map(|(core, from, period, path)| {
+            pending.tickets += 1;
+            let ticket = Ticket(pending.tickets);
+            pending.wait(fill, Waiter::Copier { core, ticket, from, period, path });
+            ticket
+        }))
     }
 
     /// DRAM counters over all time.

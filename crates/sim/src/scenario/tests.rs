@@ -124,6 +124,8 @@ fn a_table_without_a_lookup_is_told_of() {
 /// Settings that a server may have, with what each needs beside it; the first line is what it is known by.
 const FEATURES: &[&[&str]] = &[
     &["machine.copy_engine = { by = \"dma\" }"],
+    &["machine.copy_engine = { by = \"controller\", retires = \"sync\" }"],
+    &["machine.copy_engine = { by = \"non-temporal\" }"],
     &["machine.copy_table = {}"],
     &["machine.dram.controller = {}", "machine.dram.standard = \"ddr4-2400u\""],
     &["machine.llc.coherence = \"snoop\"", "machine.llc.slices = 4", RING],

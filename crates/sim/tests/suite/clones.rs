@@ -52,6 +52,25 @@ const CASES: &[(&str, &[&str])] = &[
     ("inspect", &[]),
     ("vhost", &["function.copy.buffers=7", "function.copy.reads=100", "machine.copy_table={}"]),
     ("vhost", &["machine.copy_engine={ by = \"dma\" }", "traffic.load=0.4"]),
+    (
+        "vhost",
+        &[
+            "machine.copy_engine={ by = \"dma\" }",
+            "machine.dram.controller={}",
+            "machine.dram.standard=ddr4-2400u",
+            "traffic.load=0.4",
+        ],
+    ),
+    (
+        "vhost",
+        &[
+            "machine.copy_engine={ by = \"non-temporal\" }",
+            "machine.dram.controller={}",
+            "machine.dram.standard=ddr4-2400u",
+            "machine.llc.io_ways=0",
+            "traffic.load=0.4",
+        ],
+    ),
     ("socket", &["function.socket.sessions=16", "function.socket.socket=\"32 KiB\""]),
     (
         "forwarding",
