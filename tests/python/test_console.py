@@ -120,7 +120,8 @@ def test_a_command_to_be_copied_fits_a_terminal_and_is_one_line_elsewhere(monkey
     said = whole.partition("What do I type next?\n")[2].strip()
     assert "\n" in folded
     assert "\n" not in said
-    assert shlex.split(folded) == shlex.split(said)
+    # A shell drops a backslash with the end of its line; Python does not.
+    assert shlex.split(folded.replace("\\\n", "")) == shlex.split(said)
 
 
 @pytest.mark.parametrize(
