@@ -75,8 +75,8 @@ impl Features {
         }
     }
 
-    /// The feature that [`EXCLUSIONS`] calls `name`: whether it is there; it is not any more, if `take`.
-    fn named(&mut self, name: &str, take: bool) -> bool {
+    /// The feature that [`EXCLUSIONS`] has at `path`, with the values that count there: whether it is there; it is not any more, if `take`.
+    fn named(&mut self, path: &str, take: bool) -> bool {
         fn of<T: Default + PartialEq>(feature: &mut T, take: bool) -> bool {
             let given = *feature != T::default();
             if take {
@@ -84,27 +84,36 @@ impl Features {
             }
             given
         }
-        match name {
-            "copy_table" => of(&mut self.copies, take),
-            "copy_engine" => of(&mut self.engine, take),
-            "dram.controller" => of(&mut self.controllers, take),
-            "llc.coherence = snoop" => of(&mut self.snooping, take),
-            "sockets" => of(&mut self.sockets, take),
-            _ => panic!("{name} excludes something, and is not drawn here"),
+        match path {
+            "machine.copy_table" => of(&mut self.copies, take),
+            "machine.copy_engine.by" if !matches!(self.engine, Some(Engine::Controller(_))) => false,
+            "machine.copy_engine" | "machine.copy_engine.by" => of(&mut self.engine, take),
+            "machine.dram.controller" => of(&mut self.controllers, take),
+            "machine.llc.coherence" => of(&mut self.snooping, take),
+            "machine.sockets" => of(&mut self.sockets, take),
+            "machine.llc.inclusion" if self.inclusion == Inclusion::Inclusive => {
+                if take {
+                    self.inclusion = Inclusion::NonInclusive;
+                }
+                true
+            }
+            "machine.llc.inclusion" => false,
+            path if path.starts_with("machine.applications.") => of(&mut self.applications, take),
+            _ => panic!("{path} excludes something, and is not drawn here"),
         }
     }
 
     /// Of what excludes each other only one, the first if `first`.
     fn settled(mut self, first: bool) -> Features {
         for Exclusion { one, other, .. } in EXCLUSIONS {
-            if self.named(one, false) && self.named(other, false) {
-                self.named(if first { other } else { one }, true);
+            if self.named(one.path, false) && self.named(other.path, false) {
+                self.named(if first { other } else { one }.path, true);
             }
         }
         self.wires |= self.snooping;
-        // Nobody leaves lines out of an LLC whose directory they are.
-        if self.applications.is_some() && self.inclusion == Inclusion::Inclusive {
-            self.inclusion = Inclusion::NonInclusive;
+        // What the twin copies is there at once: engines over controllers are drawn with whole servers.
+        if self.controllers {
+            self.engine = None;
         }
         self
     }

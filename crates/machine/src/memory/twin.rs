@@ -14,6 +14,7 @@ use super::{
 use crate::cache::CacheSpec;
 use crate::copy_table::Move;
 use crate::dram::DramSpec;
+use crate::simt::Coming;
 use crate::{Memory, Served};
 
 pub(super) const CORES: u16 = 3;
@@ -129,7 +130,7 @@ pub(super) fn use_by_agent(
     assert!(records.len() <= 1, "a request is one");
     let record = records.pop();
     let answered = record.as_ref().map(|record| record.answer.as_ref().expect("an agent is answered at once"));
-    assert_eq!(answer.comes, answered.map(|answer| answer.0));
+    assert_eq!(answer.comes, answered.map_or(Coming::There, |answer| Coming::At(answer.0)));
     (answered.map_or(Served::L2, |answer| answer.1), record)
 }
 

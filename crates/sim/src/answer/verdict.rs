@@ -2,6 +2,7 @@
 
 use machine::buffer::BufferAllocation;
 use machine::dram::stats::Shares;
+use machine::memory::MAX_CORES;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stats::{Reason, ReasonFamily};
@@ -539,8 +540,8 @@ impl Facts<'_> {
             reasons.push(format!("No loss in {n} packets: the loss ratio is below 3/n = {bound} at 95 %."));
         } else {
             let loss = m.loss.estimate();
-            let width =
-                if loss.half_width.is_finite() { format!(" ± {}", percent(loss.half_width)) } else { String::new() };
+            let points = digits(loss.half_width * 100.0);
+            let width = if loss.half_width.is_finite() { format!(" ± {points} points") } else { String::new() };
             let lost = count(self.lost);
             reasons.push(format!("{lost} of {n} packets were lost: {}{width} at 95 %.", percent(loss.value)));
         }
@@ -587,6 +588,12 @@ impl Facts<'_> {
         self.result.measured.measure.lost.get(loss.name()).copied().unwrap_or(0)
     }
 
+    /// Cores that would take all that is offered, at what each takes now.
+    fn cores_for_all(&self, cores: usize) -> usize {
+        let wanted = (cores as f64 * self.offered_mpps / self.served_mpps.max(f64::MIN_POSITIVE)).ceil();
+        (wanted as usize).max(cores + 1)
+    }
+
     fn load(&self) -> CoreLoad {
         let (most, busiest) = self
             .busy
@@ -620,9 +627,10 @@ impl Facts<'_> {
                     percent(least)
                 ));
                 if !memory_full {
+                    let enough = self.cores_for_all(cores);
                     advice.push(format!(
-                        "The cores are the limit: try more of them (--set machine.cores={}).",
-                        cores + 1
+                        "The cores are the limit: at what each carries here it takes {enough} (--set machine.cores={}).",
+                        enough.min(MAX_CORES as usize)
                     ));
                 }
             } else if let Some(pipeline) = &scenario.pipeline
@@ -1032,7 +1040,8 @@ impl Facts<'_> {
                 let half = units::Size::from_bytes(buffer.size.bytes() / 2);
                 tries.push(format!("a smaller packet buffer (--set buffer.size=\"{half}\")"));
             }
-            if scenario.machine.llc.io_ways.count() < scenario.machine.llc.ways {
+            // A policy moves them itself.
+            if scenario.policy.is_none() && scenario.machine.llc.io_ways.count() < scenario.machine.llc.ways {
                 tries.push("more ways for the NIC (machine.llc.io_ways)".to_string());
             }
             let total = self.result.measured.measure.attribution.total().0.max(1) as f64;
