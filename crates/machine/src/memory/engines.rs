@@ -199,23 +199,7 @@ impl Hierarchy {
         engine.counters.lines += m;
         let (spec, free) = (engine.spec.clone(), engine.free);
         let (setup, at, done, data) = match &spec {
-            CopyEngineSpec::NonTemporal => {
-                let (by, whole) = (Requester::Core(src.core), u64::from(dst.bytes) == LINE_BYTES);
-                let loaded = self.load(src, now);
-                self.enter(by);
-                return match loaded {
-                    Reply::Done(loaded) => {
-                        let clear = self.take_from_caches(to, whole, by, loaded.at);
-                        self.behind.write(to, clear);
-                        Reply::Done(Response { served: Served::Engine, ..loaded })
-                    }
-                    Reply::Pending(ticket) => {
-                        let clear = self.take_from_caches(to, whole, by, now);
-                        self.behind.write_after(from, to, clear);
-                        Reply::Pending(ticket)
-                    }
-                };
-            }
+            CopyEngineSpec::NonTemporal => return self.copy_past_caches(src, dst, now),
             CopyEngineSpec::Dma { setup, rate, notice } => {
                 let start = now + setup.ps();
                 let begins = start.max(free[0]);
@@ -290,6 +274,26 @@ impl Hierarchy {
         let mut path = Path::of(Reason::Core, setup);
         path.push(Reason::Copy, at.since(now + setup));
         Reply::Done(Response { at, served: Served::Engine, path })
+    }
+
+    /// A copy within lines by a load and a store that goes around the caches.
+    fn copy_past_caches(&mut self, src: &Request, dst: &Request, now: Ps) -> Reply {
+        let (to, whole) = (dst.addr.line(), u64::from(dst.bytes) == LINE_BYTES);
+        let by = Requester::Core(src.core);
+        let loaded = self.load(src, now);
+        self.enter(by);
+        match loaded {
+            Reply::Done(loaded) => {
+                let clear = self.take_from_caches(to, whole, by, loaded.at);
+                self.behind.write(to, clear);
+                Reply::Done(Response { served: Served::Engine, ..loaded })
+            }
+            Reply::Pending(ticket) => {
+                let clear = self.take_from_caches(to, whole, by, now);
+                self.behind.write_after(src.addr.line(), to, clear);
+                Reply::Pending(ticket)
+            }
+        }
     }
 
     /// When a copy asked for at `now` may begin, if not before `begins`: engines of other sockets may be at its `lines`, each

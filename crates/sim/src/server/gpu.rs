@@ -29,7 +29,6 @@ use probe::{Probe, Record, Ref, RegionId, RegionSpec, Sharing};
 use stats::{Attribution, Reason};
 use units::{Clos, CoreId, LINE_BYTES, Line, PacketId, Ps, Ticket};
 
-use super::pending::close_copy;
 use super::{DepartureObserver, PRIORITY_NIC, Server, ServerEvent, lines};
 use crate::scenario::gpus::{GpuMemory, SLOT, ServerGpuSpec, TASK_BYTES, VERDICT_BYTES, l2_of, under};
 use crate::scenario::{Scenario, ScenarioError};
@@ -643,7 +642,8 @@ impl Server {
             }
         }
         let Some(packet) = batch.packets.get(batch.at) else {
-            batch.awaited += close_copy(&mut self.pending, &mut self.memory, CopyWay::In, (now, translated));
+            batch.awaited += self.close_copy(CopyWay::In, translated);
+            let Some(gpu) = &mut self.gpu else { return };
             if batch.awaited > 0 {
                 batch.stalled = true;
                 gpu.copying = Some(batch);
@@ -670,7 +670,8 @@ impl Server {
             observer.packet_lines(first, count, false);
             batch.until = batch.until.max(read(&mut self.memory, (first, count), now, &mut translated));
         }
-        batch.awaited += close_copy(&mut self.pending, &mut self.memory, CopyWay::In, (now, translated));
+        batch.awaited += self.close_copy(CopyWay::In, translated);
+        let Some(gpu) = &mut self.gpu else { return };
         let clock = gpu.clock(now);
         let base = gpu.recorder.table_sectors().div_ceil(2) + packet.slot * SLOT_LINES;
         let count = (bytes.div_ceil(LINE_BYTES) as u32).min(SLOT_LINES);
@@ -717,7 +718,8 @@ impl Server {
             }
         };
         batch.until = batch.until.max(next);
-        batch.awaited += close_copy(&mut self.pending, &mut self.memory, CopyWay::Back, (now, translated));
+        batch.awaited += self.close_copy(CopyWay::Back, translated);
+        let Some(gpu) = &mut self.gpu else { return };
         if done {
             let (until, awaited) = (batch.until, batch.awaited);
             batch.stalled = awaited > 0;

@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 
 use machine::cores::CoreStep;
-use machine::memory::{Hierarchy, MemoryReply, Transaction};
+use machine::memory::{MemoryReply, Transaction};
 use machine::nic::Received;
 use units::{PortId, Ps};
 
@@ -266,6 +266,18 @@ impl Server {
         }
     }
 
+    /// What the GPU's copy engine has asked for since memory's transaction was opened ends that, and its lines take `translated` more
+    /// for their translation: how many copies that are answered later this makes.
+    pub(super) fn close_copy(&mut self, way: CopyWay, translated: Ps) -> u32 {
+        match (self.memory.close(self.engine.now()), &mut self.pending) {
+            (Err(transaction), Some(pending)) => {
+                pending.expect(transaction, Then::Copied(way, translated));
+                1
+            }
+            _ => 0,
+        }
+    }
+
     /// The answer to `transaction` is that of a block.
     pub(super) fn expect_block(&mut self, transaction: Transaction, block: Block) {
         if let Some(pending) = &mut self.pending {
@@ -343,22 +355,5 @@ impl Server {
         }
         self.wake(i, visible);
         visible
-    }
-}
-
-/// What the GPU's copy engine has asked for since [`Hierarchy::open`] is one transaction, whose lines take `translated` more for their
-/// translation: how many copies that are answered later this makes.
-pub(super) fn close_copy(
-    pending: &mut Option<Box<PendingIo>>,
-    memory: &mut Hierarchy,
-    way: CopyWay,
-    (now, translated): (Ps, Ps),
-) -> u32 {
-    match (memory.close(now), pending) {
-        (Err(transaction), Some(pending)) => {
-            pending.expect(transaction, Then::Copied(way, translated));
-            1
-        }
-        _ => 0,
     }
 }
