@@ -127,7 +127,7 @@ impl SimtBacking for AgentMemory<'_> {
 mod tests {
     use units::{Size, Span};
 
-    use super::super::twin::spec;
+    use super::super::twin_tests::spec;
     use super::super::{Inclusion, MemorySpec};
     use super::*;
 

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
-use super::twin::{CORES, Op, Twin, op, spec};
+use super::twin_tests::{CORES, Op, Twin, op, spec};
 use super::{Hierarchy, Inclusion};
 use crate::copy_table::{Fault, IndexTable};
 

@@ -598,7 +598,7 @@ impl Hierarchy {
 
 #[cfg(test)]
 mod tests {
-    use super::super::twin::spec as memory_spec;
+    use super::super::twin_tests::spec as memory_spec;
     use super::super::{Inclusion, MemorySpec};
     use super::*;
 

@@ -66,7 +66,7 @@ mod tlb;
 #[cfg(test)]
 mod together_tests;
 #[cfg(test)]
-mod twin;
+mod twin_tests;
 mod unmaps;
 mod warm;
 #[cfg(test)]

@@ -8,7 +8,7 @@ use engine::Seed;
 use proptest::prelude::*;
 use units::{Addr, CoreId, Ps, Rate, Size, Span};
 
-use super::twin::{CORES, LINES, NOBODYS, Op, Twin, op, spec};
+use super::twin_tests::{CORES, LINES, NOBODYS, Op, Twin, op, spec};
 use super::{
     ApplicationSpec, Coherence, CopyEngineSpec, DmaTarget, EXCLUSIONS, EngineNotice, Exclusion, Hierarchy, HomeSocket,
     Inclusion, Interconnect, IommuMode, IommuSpec, SocketsSpec, StackedTablesSpec,

@@ -81,7 +81,7 @@ impl Unmaps {
 
 #[cfg(test)]
 mod tests {
-    use super::super::twin::spec as memory_spec;
+    use super::super::twin_tests::spec as memory_spec;
     use super::super::{Hierarchy, Inclusion, IommuCounters, IommuMode, IommuSpec};
     use units::{Addr, Line, Ps, Size, Span};
 

@@ -8,7 +8,7 @@ use units::{CoreId, Line, Ps, Span};
 
 use super::Hierarchy;
 use super::together_tests::{Features, any_op, features, machine};
-use super::twin::{Op, request, use_by_agent, write_to};
+use super::twin_tests::{Op, request, use_by_agent, write_to};
 use crate::{Memory, Served};
 
 /// What keeps time, and what counts it.

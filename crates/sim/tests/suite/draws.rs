@@ -220,6 +220,8 @@ struct Draw {
     functional: std::ops::Range<u64>,
     /// It is run as a whole as well, on one thread and on two.
     on_threads: bool,
+    /// All of the clone's state is compared, which takes longer than the run.
+    state: bool,
 }
 
 fn draw() -> impl Strategy<Value = Draw> {
@@ -230,9 +232,10 @@ fn draw() -> impl Strategy<Value = Draw> {
     };
     let choices: Vec<_> = CHOICES.iter().map(choice).collect();
     let functional = prop_oneof![3 => Just(0..0), 1 => Just(PACKETS / 10..PACKETS * 7 / 10)];
-    let on_threads = prop_oneof![7 => Just(false), 1 => Just(true)];
-    (choices, 0u64..1 << 40, 0usize..12, functional, on_threads).prop_map(
-        |(chosen, seed, cloned_after, functional, on_threads)| {
+    let on_threads = prop_oneof![15 => Just(false), 1 => Just(true)];
+    let state = prop_oneof![39 => Just(false), 1 => Just(true)];
+    (choices, 0u64..1 << 40, 0usize..12, functional, on_threads, state).prop_map(
+        |(chosen, seed, cloned_after, functional, on_threads, state)| {
             let mut set: Vec<&'static str> = Vec::new();
             for (choice, chosen) in CHOICES.iter().zip(chosen) {
                 let settings = chosen.map_or(&[][..], |chosen| choice[chosen]);
@@ -242,7 +245,7 @@ fn draw() -> impl Strategy<Value = Draw> {
                 set.extend(settings);
             }
             let runs_as_a_whole = set.iter().any(|setting| setting.starts_with("run."));
-            Draw { set, seed, cloned_after, functional, on_threads: on_threads || runs_as_a_whole }
+            Draw { set, seed, cloned_after, functional, on_threads: on_threads || runs_as_a_whole, state }
         },
     )
 }
@@ -348,8 +351,7 @@ fn holds(draw: &Draw, scenario: &Scenario, loaded: &Loaded) -> Result<(), TestCa
         // In other steps, too.
         while clone.advance(37) {}
         clone.is_as(&run, "the clone");
-        if draw.on_threads {
-            // Takes longer than the run.
+        if draw.state {
             prop_assert!(clone.server.save("").unwrap() == run.server.save("").unwrap(), "the clone's state");
         }
     }
@@ -455,7 +457,14 @@ fn what_draws_have_found_stays_mended() {
         ],
     ] {
         let gpu = if set.contains(&integrated) { GPU } else { &[] };
-        let draw = Draw { set: [gpu, set].concat(), seed: 1, cloned_after: 2, functional: 0..0, on_threads: false };
+        let draw = Draw {
+            set: [gpu, set].concat(),
+            seed: 1,
+            cloned_after: 2,
+            functional: 0..0,
+            on_threads: false,
+            state: true,
+        };
         let (scenario, loaded) = draw.loaded().unwrap();
         holds(&draw, &scenario, &loaded).unwrap_or_else(|why| panic!("{why}: {draw:?}"));
     }

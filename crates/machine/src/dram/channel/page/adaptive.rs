@@ -5,9 +5,9 @@ use super::{Idle, IdlePolicy};
 use crate::dram::channel::NO_ROW;
 use crate::dram::policy::Page;
 
-pub(super) struct Adaptive;
+pub(super) struct AdaptivePage;
 
-impl IdlePolicy for Adaptive {
+impl IdlePolicy for AdaptivePage {
     const CLOSES: bool = true;
 
     #[inline(always)]

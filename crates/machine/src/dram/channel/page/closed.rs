@@ -2,9 +2,9 @@
 
 use super::IdlePolicy;
 
-pub(super) struct Closed;
+pub(super) struct ClosedPage;
 
-impl IdlePolicy for Closed {
+impl IdlePolicy for ClosedPage {
     const CLOSES: bool = true;
     const AT_ONCE: bool = true;
 }

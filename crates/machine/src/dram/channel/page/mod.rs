@@ -7,9 +7,9 @@ mod adaptive;
 mod closed;
 mod open;
 
-use self::adaptive::Adaptive;
-use self::closed::Closed;
-use self::open::Open;
+use self::adaptive::AdaptivePage;
+use self::closed::ClosedPage;
+use self::open::OpenPage;
 use super::clocks::{CommandClocks, NEVER, back};
 use super::timing::TimingTable;
 use super::{BANKS, NO_ROW, PRE};
@@ -53,9 +53,9 @@ trait IdlePolicy {
 macro_rules! policy {
     ($page:expr, $($does:tt)+) => {
         match $page {
-            Page::Open => Open::$($does)+,
-            Page::Closed => Closed::$($does)+,
-            Page::Adaptive { .. } => Adaptive::$($does)+,
+            Page::Open => OpenPage::$($does)+,
+            Page::Closed => ClosedPage::$($does)+,
+            Page::Adaptive { .. } => AdaptivePage::$($does)+,
         }
     };
 }

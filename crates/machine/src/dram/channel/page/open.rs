@@ -2,8 +2,8 @@
 
 use super::IdlePolicy;
 
-pub(super) struct Open;
+pub(super) struct OpenPage;
 
-impl IdlePolicy for Open {
+impl IdlePolicy for OpenPage {
     const CLOSES: bool = false;
 }
