@@ -201,7 +201,7 @@ fn mask_in_value(value: &toml::Spanned<DeValue>, text: &str, path: &str) -> Opti
 const MODULE_CHANNELS: u32 = 2;
 
 /// Gives a machine the DRAM of a part. Its controller stays, and where the part is one of modules so do its channels, each as
-/// many as a module has (two with DDR5), and the ranks of a channel. A stack brings its own.
+/// many as a module has (two with DDR5). A stack brings its own.
 pub(super) fn apply_standard(merged: &mut toml::Table, part: &DramPart) -> Result<(), String> {
     if let DramPart::Shipped(name) = part
         && !machine::dram::presets::NAMES.contains(&name.as_str())
@@ -216,36 +216,25 @@ pub(super) fn apply_standard(merged: &mut toml::Table, part: &DramPart) -> Resul
     };
     let spec = machine::dram::DramSpec::of_part(part, overhead).map_err(|e| e.to_string())?;
     let mut own = toml::Table::try_from(&spec).map_err(|e| e.to_string())?;
-    let devices = devices_of(dram);
-    let before = devices.as_ref().map_or(1, |devices| devices.channels).clamp(1, MODULE_CHANNELS);
-    let ranks = ranks_of(dram, devices.as_ref());
+    let before = i64::from(channels_of_a_module(dram));
     // Those of the devices that it replaces.
     dram.remove("currents");
     dram.remove("standard");
     if spec.channels <= MODULE_CHANNELS
         && let Some(toml::Value::Integer(channels)) = dram.get("channels")
     {
-        own.insert("channels".into(), (channels / i64::from(before) * i64::from(spec.channels)).into());
-        own.insert("banks".into(), (i64::from(spec.banks) * ranks).into());
+        own.insert("channels".into(), (channels / before * i64::from(spec.channels)).into());
     }
     merge(dram, own);
     Ok(())
 }
 
-/// The DIMMs that `dram` has: its part, or the one whose devices they are.
-fn devices_of(dram: &toml::Table) -> Option<machine::dram::DramSpec> {
-    let named = ["standard", "currents"].iter().find_map(|key| dram.get(*key))?;
-    let part = named.clone().try_into::<DramPart>().ok()?;
-    machine::dram::DramSpec::of_part(&part, units::Span::from_ns(0.0)).ok()
-}
-
-/// Ranks of a channel of `dram`, as many as its banks are of those of its `devices`; 1 of those that nobody knows.
-fn ranks_of(dram: &toml::Table, devices: Option<&machine::dram::DramSpec>) -> i64 {
-    let banks = dram.get("banks").and_then(toml::Value::as_integer).unwrap_or(0);
-    devices
-        .filter(|devices| devices.channels <= MODULE_CHANNELS)
-        .map_or(1, |devices| banks / i64::from(devices.banks))
-        .max(1)
+/// Channels of a module of the DIMMs that `dram` has: of its part, or of the one whose devices they are.
+fn channels_of_a_module(dram: &toml::Table) -> u32 {
+    let named = ["standard", "currents"].iter().find_map(|key| dram.get(*key));
+    let part = named.and_then(|part| part.clone().try_into::<DramPart>().ok());
+    let spec = part.and_then(|part| machine::dram::DramSpec::of_part(&part, units::Span::from_ns(0.0)).ok());
+    spec.map_or(1, |spec| spec.channels).clamp(1, MODULE_CHANNELS)
 }
 
 /// The path of a value that is no number, if there is one. Checks see the settings that take part; this sees all, since a
