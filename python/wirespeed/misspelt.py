@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from wirespeed import _wirespeed, scenarios
+from wirespeed import _wirespeed, scenarios, written
 from wirespeed.errors import InputError, nearest_of
 
 # Settings that name a preset, and the kinds that they may name.
@@ -157,7 +157,7 @@ def _at(origin: str, line: int | None) -> str:
 def _of(overrides: Sequence[str]) -> Iterator[tuple[str, object]]:
     """The settings of overrides; a value that is no TOML is text."""
     for override in overrides:
-        path, read = scenarios.parsed(override)
+        path, read = written.parsed(override)
         if isinstance(read, Mapping):
             yield from scenarios.values(read, f"{path}.")
         yield path, read

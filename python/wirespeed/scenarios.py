@@ -9,7 +9,6 @@ import json
 import os
 import re
 import shlex
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -210,7 +209,8 @@ def judge(settings: Iterable[str], options: Mapping[str, tuple[str, object]]) ->
     `options` are names and values by the path that each sets.
     """
     faults = []
-    for path, value in ((path.strip(), value.strip().strip('"')) for path, _, value in map(_parted, settings)):
+    parts = (setting.partition("=") for setting in settings)
+    for path, value in ((path.strip(), value.strip().strip('"')) for path, _, value in parts):
         for of_option, (option, its) in options.items():
             what = both_say(path, of_option)
             if what is not None and not (path == of_option and value == str(its)):
@@ -218,10 +218,6 @@ def judge(settings: Iterable[str], options: Mapping[str, tuple[str, object]]) ->
                 faults.append(f"{option} and --set {path}: both say {what}; give one of them")
     if faults:
         raise InputError("\n".join(faults))
-
-
-def _parted(setting: str) -> tuple[str, str, str]:
-    return setting.partition("=")
 
 
 def scenario_names() -> list[str]:
@@ -248,19 +244,6 @@ def overrides(given: Overrides) -> list[str]:
     out = list(given)
     each_of(out, _refuse_no_override)
     return out
-
-
-def parsed(override: str) -> tuple[str, object]:
-    """The path and the value of an override; a value that is no TOML is text.
-
-    >>> parsed("machine.cores=4"), parsed("machine.processor = xeon-gold-6140")
-    (('machine.cores', 4), ('machine.processor', 'xeon-gold-6140'))
-    """
-    path, _, text = _parted(override)
-    try:
-        return path.strip(), tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return path.strip(), text.strip()
 
 
 def values(table: Mapping[str, Any], under: str = "") -> Iterator[tuple[str, object]]:

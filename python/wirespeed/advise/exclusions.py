@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from wirespeed import _wirespeed, scenarios
+from wirespeed import _wirespeed, written
 
 Settings = Mapping[str, Any]
 
@@ -76,7 +76,7 @@ def tables(overrides: Iterable[str]) -> dict[str, Any]:
     {'nic': {'rings': 'shared'}, 'mempool': {'start': {'near_slice': 8}}}
     """
     out: dict[str, Any] = {}
-    for path, value in map(scenarios.parsed, overrides):
+    for path, value in map(written.parsed, overrides):
         *front, last = path.split(".")
         at = out
         for name in front:

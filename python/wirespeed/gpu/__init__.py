@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal
 
-from wirespeed import _wirespeed, scenarios, units
+from wirespeed import _wirespeed, scenarios, units, written
 from wirespeed.errors import InputError, nearest
 from wirespeed.gpu import judging, machines, work
 from wirespeed.gpu.documents import GpuDocument, GpuFound, GpuPoint
@@ -155,7 +155,7 @@ def _asked(
     capture, table = (None if file is None else os.fspath(file) for file in files)
     job: Work | None = faults.tried(lambda: work.find(what, capture, table, profile))
     found: Gpu | None = faults.tried(lambda: machines.find(os.fspath(preset)))
-    settings: list[tuple[str, Any]] = faults.tried(lambda: [*map(scenarios.parsed, scenarios.overrides(set))]) or []
+    settings: list[tuple[str, Any]] = faults.tried(lambda: [*map(written.parsed, scenarios.overrides(set))]) or []
     load = None if rate is None else faults.tried(lambda: _load(rate))
     axis = None if vary is None else faults.tried(lambda: _axis(vary))
     known = (*SYSTEMS, "both")
