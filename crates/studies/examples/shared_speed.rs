@@ -10,7 +10,7 @@ use machine::memory::{AgentMemory, Hierarchy, LevelCounters};
 use machine::simt::{Code, Kernel, KernelSpec, KernelStep, Merger, OwnMemory, Shaders, WarpPlacement};
 use sim::{Overrides, Scenario};
 use studies::simt::{HermesPreset, SimtApplication, SimtWorkload, WorkloadSpec};
-use units::{Clos, CoreId, Span};
+use units::{Clos, CoreId, Ps, Span};
 
 const BATCH: u32 = 1024;
 const SLOT_LINES: u32 = 32;
@@ -67,7 +67,8 @@ fn main() -> Result<(), Box<dyn Error>> {
                     _ => {
                         let (memory, core, clos) = (&mut memory, CoreId(1), Clos(0));
                         let (tables, places, llc) = (&tables, &places, &mut llc);
-                        let mut view = AgentMemory { memory, core, clos, tables, packets, places, llc };
+                        let mut view =
+                            AgentMemory { memory, core, clos, tables, packets, places, llc, next_answer: Ps::MAX };
                         kernel.step(&mut shaders, &code, &mut view, |_| true)?
                     }
                 };
