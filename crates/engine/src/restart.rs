@@ -346,7 +346,7 @@ mod tests {
         }
         // P(h >= 8) = 2^-7, and h >= 6 passes through 5 with probability 2^-5: half of them count.
         let (loss, exact) = (ratio.estimate(), 1.0 / 128.0 + 1.0 / 64.0);
-        assert!(loss.relative() < 0.02 && loss.covers(exact), "{loss:?} for {exact}");
+        assert!(loss.relative() < 0.03 && loss.covers(exact), "{loss:?} for {exact}");
         assert!(restart.steps() > 2_200_000);
     }
 

@@ -62,16 +62,12 @@ pub fn welch(a: &[f64], b: &[f64]) -> Result<Comparison, StatsError> {
     Ok(of_errors([mean(a), mean(b)], [MeanError::of(a), MeanError::of(b)]))
 }
 
-/// The second half of a sequence against the first, where all of it may wander around a line as `serial` says.
-pub(crate) fn halves(values: &[f64], serial: SerialCorrelation) -> Result<Comparison, StatsError> {
-    let (a, b) = values.split_at(values.len() / 2);
-    both_told(a, b)?;
-    let error = |xs: &[f64]| {
-        let (n, centre) = (xs.len() as f64, mean(xs));
-        let squares: f64 = xs.iter().map(|x| (x - centre).powi(2)).sum();
-        MeanError { variance: squares / (n - 1.0) / n * serial.inflation(), dof: (n - 1.0) * serial.freedom() }
-    };
-    Ok(of_errors([mean(a), mean(b)], [error(a), error(b)]))
+/// The second half of a sequence against the first, which is taken to be known as well as the second, whose values are correlated as
+/// `serial` says: what is different in the first half does not hide itself in its own spread.
+pub(crate) fn halves(first: &[f64], second: &[f64], serial: SerialCorrelation) -> Result<Comparison, StatsError> {
+    both_told(first, second)?;
+    let error = MeanError::with(second, serial);
+    Ok(Comparison::new(mean(second) - mean(first), 2.0 * error.variance, error.dof))
 }
 
 fn mean(xs: &[f64]) -> f64 {

@@ -1,6 +1,6 @@
 //! The error of a mean of values that resemble the ones before them.
 
-/// Values in a sequence, at least, for its correlation to be judged: of fewer it is chance.
+/// Batch means, at least, for their correlation to be judged: of fewer it is chance.
 const FEWEST: usize = 16;
 /// The most that a value is taken to resemble the one before: beyond, a sequence has no mean that it tells of.
 const MOST: f64 = 0.8;
@@ -13,18 +13,18 @@ pub(crate) struct SerialCorrelation {
 }
 
 impl SerialCorrelation {
-    /// Of `deviations` from what `fitted` numbers were fitted for: the mean is one, a line two.
+    /// Of `deviations` from what `fitted` numbers were fitted for (the mean is one, a line two); none of fewer than `fewest`.
     ///
     /// Correlation that is found in few values is too small, by (1 + 4 phi) / n where a mean was fitted (Marriott and Pope, Biometrika
-    /// 1954), and by about 1 / n more for each further number. What is left below zero counts as none.
-    pub fn of_deviations(deviations: &[f64], fitted: f64) -> SerialCorrelation {
+    /// 1954), and by (1 + phi) / n more for each further number. What is below zero then counts as none.
+    pub fn of_deviations(deviations: &[f64], fitted: f64, fewest: usize) -> SerialCorrelation {
         let n = deviations.len() as f64;
         let squares: f64 = deviations.iter().map(|d| d * d).sum();
-        if deviations.len() < FEWEST || squares == 0.0 {
+        if deviations.len() < fewest.max(8) || squares == 0.0 {
             return SerialCorrelation { phi: 0.0 };
         }
         let found = deviations.windows(2).map(|pair| pair[0] * pair[1]).sum::<f64>() / squares;
-        SerialCorrelation { phi: ((n * found + fitted) / (n - 4.0)).clamp(0.0, MOST) }
+        SerialCorrelation { phi: ((n * found + fitted) / (n - 3.0 - fitted)).clamp(0.0, MOST) }
     }
 
     /// By how much the variance of a mean of many values is larger than were they independent: of a sequence that forgets at a constant
@@ -51,18 +51,21 @@ impl MeanError {
     /// Of two `values` or more, in their order: batch means that may be shorter than what they measure wanders. As by Skart (Tafazzoli and
     /// Wilson, IIE Transactions 2011), the variance of batch means is enlarged by their correlation, as of AR(1).
     pub fn of(values: &[f64]) -> MeanError {
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        let deviations: Vec<f64> = values.iter().map(|x| x - mean).collect();
+        MeanError::with(values, SerialCorrelation::of_deviations(&deviations, 1.0, FEWEST))
+    }
+
+    /// Of two `values` or more that are correlated as `serial` says.
+    pub fn with(values: &[f64], serial: SerialCorrelation) -> MeanError {
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;
-        let deviations: Vec<f64> = values.iter().map(|x| x - mean).collect();
-        let variance = deviations.iter().map(|d| d * d).sum::<f64>() / (n - 1.0);
-        let serial = SerialCorrelation::of_deviations(&deviations, 1.0);
+        let variance = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0);
         let inflation = serial.inflation();
-        // Around a mean that wandered with them, values spread less than around the true one.
+        // Around a mean that wandered with them, values spread less than around the true one. Eight values or more are correlated, by
+        // four fifths at most, so that this stays above nothing.
         let seen = (1.0 - (inflation - 1.0) / (n - 1.0)).max(0.1);
-        MeanError {
-            variance: variance / seen * inflation / n,
-            dof: ((n - 1.0) * serial.freedom()).max(2.0_f64.min(n - 1.0)),
-        }
+        MeanError { variance: variance / seen * inflation / n, dof: (n - 1.0) * serial.freedom() }
     }
 }
 
@@ -118,13 +121,13 @@ pub(crate) mod tests {
     fn correlation_is_that_of_a_worked_example() {
         // Deviations 1, 1, -1, -1, 1, ...: of 17, 16 products, 8 of them 1 and 8 of them -1. In groups of four 12 and 4.
         let groups = |of: i32| -> Vec<f64> { (0..17).map(|i| if i / of % 2 == 0 { 1.0 } else { -1.0 }).collect() };
-        let found = SerialCorrelation::of_deviations(&groups(2), 1.0);
+        let found = SerialCorrelation::of_deviations(&groups(2), 1.0, FEWEST);
         assert!((found.phi - 1.0 / 13.0).abs() < 1e-15, "{found:?}");
         assert!((found.inflation() - 14.0 / 12.0).abs() < 1e-12, "{found:?}");
         assert!((found.freedom() - 168.0 / 170.0).abs() < 1e-12, "{found:?}");
-        let found = SerialCorrelation::of_deviations(&groups(4), 1.0);
+        let found = SerialCorrelation::of_deviations(&groups(4), 1.0, FEWEST);
         assert!((found.phi - 9.0 / 13.0).abs() < 1e-15, "{found:?}");
         // More than a run can tell of: four fifths.
-        assert_eq!(SerialCorrelation::of_deviations(&groups(9), 1.0).phi, MOST);
+        assert_eq!(SerialCorrelation::of_deviations(&groups(9), 1.0, FEWEST).phi, MOST);
     }
 }

@@ -46,17 +46,21 @@ pub fn mser5(observations: &[f64]) -> Option<Truncation> {
 }
 
 /// Whether the second half of a sequence of batch means differs from the first: `difference` is
-/// second minus first (Welch's test). A significant one says that the run has a trend: warm-up is
-/// not over, or the load is more than can be carried.
+/// second minus first. A significant one says that the run has a trend: warm-up is not over, or the
+/// load is more than can be carried.
 ///
-/// A busy queue wanders, and the halves of a run that is short beside that differ by chance. So their errors are enlarged by the
-/// correlation of what is left beside a straight line: a trend is not taken for wandering.
+/// A busy queue wanders, and the halves of a run that is short beside that differ by chance. So the error is that of the second half,
+/// enlarged by the correlation of what is left there beside a line. The first half, where a transient would be, has no say in it.
 ///
 /// # Errors
 /// [`StatsError::TooFew`] of fewer than four batches.
 pub fn stationarity(means: &[f64]) -> Result<Comparison, StatsError> {
-    halves(means, SerialCorrelation::of_deviations(&beside_a_line(means), 2.0))
+    let (first, second) = means.split_at(means.len() / 2);
+    halves(first, second, SerialCorrelation::of_deviations(&beside_a_line(second), 2.0, FEWEST_OF_A_HALF))
 }
+
+/// Batch means of a half, at least, for their correlation to be judged.
+const FEWEST_OF_A_HALF: usize = 8;
 
 /// What is left of `values` beside the line that fits them best.
 fn beside_a_line(values: &[f64]) -> Vec<f64> {
@@ -133,10 +137,26 @@ mod tests {
         assert!(drift.is_significant() && drift.difference > 1.0);
         let false_alarms = (0..200).filter(|&seed| stationarity(&noise(seed, 32)).unwrap().is_significant()).count();
         assert!((2..=20).contains(&false_alarms), "{false_alarms} of 200");
-        // And of sequences that forget twelve times only while they last: 84 of 200 were their batches taken to be independent.
-        let wandering =
-            (0..200).filter(|&seed| stationarity(&wandering(12.0, 31, seed)).unwrap().is_significant()).count();
-        assert!((2..=20).contains(&wandering), "{wandering} of 200");
+        // And of sequences that wander, however often they forget while they last: 84 of 200 at twelve times, were their batches
+        // taken to be independent.
+        for length in [2.0, 4.0, 8.0, 12.0, 25.0, 100.0] {
+            let alarms = (0..200).filter(|&seed| stationarity(&wandering(length, 31, seed)).unwrap().is_significant());
+            let alarms = alarms.count();
+            assert!((2..=36).contains(&alarms), "{alarms} of 200 at {length}");
+        }
+        // A transient of the first quarter, or one that decays through the first half, is seen, the surer the larger.
+        for (height, least) in [(4.0, 110), (8.0, 180), (100.0, 199)] {
+            let steps: [&dyn Fn(f64) -> f64; 2] = [&|u| f64::from(u8::from(u >= 0.25)), &|u| 1.0 - (-8.0 * u).exp()];
+            for step in steps {
+                let seen = (0..200).filter(|&seed| {
+                    let at = |(i, x): (usize, f64)| 3.46 * x + height * step(i as f64 / 31.0);
+                    let means: Vec<f64> = noise(seed, 31).into_iter().enumerate().map(at).collect();
+                    stationarity(&means).unwrap().is_significant()
+                });
+                let seen = seen.count();
+                assert!(seen >= least, "{seen} of 200 of a height of {height}");
+            }
+        }
         assert_eq!(stationarity(&[1.0, 2.0, 3.0]), Err(StatsError::TooFew { a: 1, b: 2 }));
     }
 }

@@ -80,6 +80,9 @@ def tables(overrides: Iterable[str]) -> dict[str, Any]:
         *front, last = path.split(".")
         at = out
         for name in front:
-            at = at.setdefault(name, {})
+            under = at.get(name, {})
+            # What is one word is a preset, of which something else is set.
+            at[name] = under if isinstance(under, dict) else {"preset": under}
+            at = at[name]
         at[last] = value
     return out

@@ -45,7 +45,11 @@ pub enum PrefetcherSpec {
 const PAGE_LINES: u64 = 64;
 
 impl PrefetcherSpec {
-    pub(crate) fn check(&self, path: &str) -> Result<(), MachineError> {
+    /// That it can be; `path` is where it stands.
+    ///
+    /// # Errors
+    /// A number that is out of its range.
+    pub fn check(&self, path: &str) -> Result<(), MachineError> {
         let within = |name: &str, value: u32, most: u32| {
             if (1..=most).contains(&value) {
                 return Ok(());

@@ -2,7 +2,6 @@
 
 use machine::buffer::BufferAllocation;
 use machine::dram::stats::Shares;
-use machine::memory::MAX_CORES;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stats::{Reason, ReasonFamily};
@@ -588,10 +587,19 @@ impl Facts<'_> {
         self.result.measured.measure.lost.get(loss.name()).copied().unwrap_or(0)
     }
 
-    /// Cores that would take all that is offered, at what each takes now.
-    fn cores_for_all(&self, cores: usize) -> usize {
-        let wanted = (cores as f64 * self.offered_mpps / self.served_mpps.max(f64::MIN_POSITIVE)).ceil();
-        (wanted as usize).max(cores + 1)
+    /// What to do where `cores` cores, all that there are, carry less than is offered.
+    fn more_cores(&self, cores: usize) -> String {
+        let most = self.result.scenario.most_cores() as usize;
+        let wanted = (cores as f64 * self.offered_mpps / self.served_mpps).ceil();
+        if wanted.is_finite() && wanted <= most as f64 && cores < most {
+            let enough = (wanted as usize).max(cores + 1);
+            return format!(
+                "The cores are the limit: at what each carries here it takes {enough} (--set machine.cores={enough})."
+            );
+        }
+        format!(
+            "The cores are the limit: at what each carries here it takes more than the {most} that a machine may have."
+        )
     }
 
     fn load(&self) -> CoreLoad {
@@ -627,11 +635,7 @@ impl Facts<'_> {
                     percent(least)
                 ));
                 if !memory_full {
-                    let enough = self.cores_for_all(cores);
-                    advice.push(format!(
-                        "The cores are the limit: at what each carries here it takes {enough} (--set machine.cores={}).",
-                        enough.min(MAX_CORES as usize)
-                    ));
+                    advice.push(self.more_cores(cores));
                 }
             } else if let Some(pipeline) = &scenario.pipeline
                 && self.busy[..pipeline.rx_cores as usize].iter().all(|b| *b > SATURATED)

@@ -125,6 +125,9 @@ impl Scenario {
         found.take(m.memory().check_times("machine"));
         found.take(m.core.check("machine.core"));
         found.take(m.dram.energy("machine.dram"));
+        if let Some(prefetcher) = &m.stream_prefetcher {
+            found.take(prefetcher.check("machine.stream_prefetcher"));
+        }
         if let Some(sockets) = &m.sockets {
             found.take(sockets.check("machine.sockets"));
         }

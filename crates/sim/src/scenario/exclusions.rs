@@ -189,7 +189,11 @@ impl Scenario {
 
     /// Tells of every pair that the scenario has.
     pub(super) fn check_pairs(&self, found: &mut ScenarioFaults) {
-        let scenario = serde_json::to_value(self).unwrap_or_default();
+        let scenario = match serde_json::to_value(self) {
+            Ok(scenario) => scenario,
+            // Nothing of it can be said to go together.
+            Err(e) => return found.add("scenario", format!("cannot be written as JSON: {e} (report it)")),
+        };
         for Exclusion { one, other, reason, remedy, .. } in all() {
             if let Some(one) = FoundSetting::of(&one, &scenario)
                 && let Some(other) = FoundSetting::of(&other, &scenario)

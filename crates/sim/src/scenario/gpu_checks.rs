@@ -96,6 +96,12 @@ impl Scenario {
         }
     }
 
+    /// Packet cores that there may be beside neighbours and agents.
+    pub(crate) fn most_cores(&self) -> u32 {
+        let others = super::neighbours::cores(&self.neighbours) + self.agents();
+        machine::memory::MAX_CORES.saturating_sub(others)
+    }
+
     /// Agents that the memory system counts beside cores: an integrated GPU.
     pub(crate) fn agents(&self) -> u32 {
         let integrated = |gpu: &ServerGpuSpec| gpu.attached == GpuMemory::Integrated;

@@ -262,7 +262,7 @@ pub struct MachineSpec {
     /// What each core's L2 asks for before it is wanted; nothing when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefetcher: Option<PrefetcherSpec>,
-    /// What it asks for where cores stream through memory (`wirespeed memory curve`), if `prefetcher` is left out. A packet's lines are few
+    /// What it asks for where cores stream through memory (`wirespeed memory curve`) and no `prefetcher` is given. A packet's lines are few
     /// and far between: there it changes rates by 1 % and takes up to half again as long to simulate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream_prefetcher: Option<PrefetcherSpec>,
@@ -376,7 +376,7 @@ pub struct RunSpec {
     /// Packets offered after warm-up.
     pub packets: u64,
     /// Packets offered before measurement begins. Left out: as many as it takes, without time, for caches, accesses
-    /// to DRAM and packet buffers to settle, at most 8 to 32 times `packets`, 32 of 80,000 and more; and then, in detail, a tenth of `packets` or
+    /// to DRAM and packet buffers to settle, at most 8 times `packets`, rising to 32 times from 80,000 on; and then, in detail, a tenth of `packets` or
     /// as many as it takes for the sojourn to settle, at most `packets`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warmup: Option<u64>,

@@ -2,8 +2,7 @@
 //! are conserved, sojourns are accounted for, packets of a flow leave in order, a clone goes on as its original, and threads change
 //! nothing.
 //!
-//! What a scenario may not have is refused by its own checks, which read what excludes what in the memory system from
-//! [`machine::memory::EXCLUSIONS`]: a draw that is refused is drawn again, and counted.
+//! What a scenario may not have is refused by its own checks, by `sim/src/scenario/exclusions.rs` above all: a draw that is refused is drawn again, and counted.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering};
