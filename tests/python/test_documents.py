@@ -5,7 +5,7 @@ from __future__ import annotations
 import doctest
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import smaller
 import stock
 import wirespeed
 from documents import ROOT, Block
+from wirespeed import written
 from wirespeed.advise import bench
 
 PAGES = {str(page.relative_to(ROOT)): page for page in documents.pages()}
@@ -150,7 +151,9 @@ def small_run(run: Any) -> Any:
     few = {"run.packets": 2000, "run.curve": [], "function.forward.prefixes": 5000}
 
     def small(*args: Any, **more: Any) -> Any:
-        return run(*args, **more | {"set": few | dict(more.get("set") or {})})
+        given = more.get("set") or {}
+        own = given if isinstance(given, Mapping) else dict(map(written.parsed, given))
+        return run(*args, **more | {"set": few | dict(own)})
 
     return small
 

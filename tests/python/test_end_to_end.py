@@ -82,9 +82,9 @@ def test_a_seed_gives_the_same_result_on_any_number_of_threads(result: wirespeed
 
 
 def test_what_is_compared_is_measured_from_the_same_packet_on(result: wirespeed.Result) -> None:
-    longer = f"{SCENARIO},run.warmup=100000"
+    longer = f"{SCENARIO},run.warmup=200000"
     first, second, third = api.operands([SCENARIO, longer, result], set=QUICK, seed=3, threads=2)
-    assert first.summary["warmup_packets"] == second.summary["warmup_packets"] == 100_000
+    assert first.summary["warmup_packets"] == second.summary["warmup_packets"] == 200_000
     assert wirespeed.compare(first, second).identical_traffic
     assert third is result
     alone = wirespeed.run(longer, set=QUICK, seed=3, threads=1)

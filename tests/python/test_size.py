@@ -142,10 +142,11 @@ def test_rings_that_lose_by_stalls_grow_to_the_least_that_survives():
 
 def test_a_99th_percentile_that_is_asked_for_takes_more_cores_or_shorter_rings():
     loose = sized("36 Mpps", least=True, fix=OTHERS, vary=["cores=1..8"]).document["answer"]
-    within = loose["p99_high"] * 0.8
+    # Two cores that are hardly ever idle have no bound of it in so few packets.
+    within = loose["p99_ns"] * 0.8
     tight = sized("36 Mpps", least=True, fix=OTHERS, vary=["cores=1..8"], p99=f"{within:.0f} ns").document["answer"]
     assert tight is not None
-    assert tight["p99_high"] <= within < loose["p99_high"]
+    assert tight["p99_high"] <= within < loose["p99_ns"]
     assert tight["machine"]["cores"] > loose["machine"]["cores"]
 
 
