@@ -62,8 +62,8 @@ impl MeanError {
         let mean = values.iter().sum::<f64>() / n;
         let variance = values.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0);
         let inflation = serial.inflation();
-        // Around a mean that wandered with them, values spread less than around the true one. Eight values or more are correlated, by
-        // four fifths at most, so that this stays above nothing.
+        // Around a mean that wandered with them, values spread less than around the true one. Of eight values that are correlated by four
+        // fifths nothing would be left, so a tenth is.
         let seen = (1.0 - (inflation - 1.0) / (n - 1.0)).max(0.1);
         MeanError { variance: variance / seen * inflation / n, dof: (n - 1.0) * serial.freedom() }
     }
