@@ -538,7 +538,7 @@ impl Facts<'_> {
             let bound = scientific(3.0 / self.packets as f64);
             reasons.push(format!("No loss in {n} packets: the loss ratio is below 3/n = {bound} at 95 %."));
         } else {
-            let loss = m.loss.estimate();
+            let loss = m.loss().estimate();
             let points = digits(loss.half_width * 100.0);
             let width = if loss.half_width.is_finite() { format!(" ± {points} points") } else { String::new() };
             let lost = count(self.lost);

@@ -9,6 +9,7 @@ use stats::{Attribution, BatchMeans, Histogram, Latency, Ratio, Reason};
 use units::{PacketId, Ps};
 
 use super::counts::ServerCounts;
+use super::in_order::LossInOrder;
 use crate::server::{Departure, DepartureObserver, PacketFate, Server};
 
 /// Frame sizes in classes, upper bounds in bytes without FCS.
@@ -171,8 +172,7 @@ pub struct Measure {
     pub rejected: BTreeMap<&'static str, u64>,
     /// Sojourns of sent packets.
     pub sojourn: Latency,
-    /// Loss over offered.
-    pub loss: Ratio,
+    loss: LossInOrder,
     /// Batch means of each reason, in nanoseconds a packet.
     pub reasons: Vec<BatchMeans>,
     /// What all sojourns were spent on.
@@ -244,7 +244,7 @@ impl Measure {
             lost: BTreeMap::new(),
             rejected: BTreeMap::new(),
             sojourn,
-            loss,
+            loss: LossInOrder::new(loss, first),
             reasons: vec![reason; Reason::COUNT],
             attribution: Attribution::default(),
             classes: vec![ClassTally::default(); CLASSES.len()],
@@ -261,11 +261,17 @@ impl Measure {
         self.before = (self.before.0 + self.known, self.window());
         (self.first, self.until, self.begin, self.end) = (PacketId(first), PacketId(first + packets), begin, begin);
         self.known = 0;
+        self.loss.skip_to(first);
     }
 
     /// Packets of this window whose end is known.
     pub fn known(&self) -> u64 {
         self.known
+    }
+
+    /// Loss over offered, in batches by the order in which packets arrived.
+    pub fn loss(&self) -> Ratio {
+        self.loss.ratio()
     }
 
     /// The measured time: n packets and the n gaps before them.
@@ -338,6 +344,7 @@ impl DepartureObserver for Measure {
         self.known += 1;
         self.offered.add(d.frame_bytes);
         self.end = self.end.max(d.arrival);
+        self.loss.record(d.packet.0, matches!(d.fate, PacketFate::Lost(_)));
         let interval = self.interval_of(d.arrival);
         interval.offered += 1;
         match d.fate {
@@ -345,7 +352,6 @@ impl DepartureObserver for Measure {
                 interval.carried += 1;
                 interval.sojourn_sum += u128::from(d.sojourn.0);
                 self.carried.add(d.frame_bytes);
-                self.loss.record(0.0, 1.0);
                 self.sojourn.record(d.sojourn);
                 self.attribution += d.attribution;
                 for (means, (_, time)) in self.reasons.iter_mut().zip(d.attribution.iter()) {
@@ -358,13 +364,11 @@ impl DepartureObserver for Measure {
                 self.keep(d, "sent");
             }
             PacketFate::Rejected(reason) => {
-                self.loss.record(0.0, 1.0);
                 *self.rejected.entry(reason.name()).or_default() += 1;
                 self.keep(d, reason.name());
             }
             PacketFate::Lost(loss) => {
                 interval.lost += 1;
-                self.loss.record(1.0, 1.0);
                 *self.lost.entry(loss.name()).or_default() += 1;
                 self.keep(d, loss.name());
             }

@@ -9,6 +9,7 @@
 
 pub(crate) mod clock;
 pub mod counts;
+mod in_order;
 pub mod kept;
 pub mod measure;
 pub mod near;

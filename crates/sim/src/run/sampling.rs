@@ -90,7 +90,7 @@ impl Sampling {
                 "the mean sojourn of its windows is known to {relative:.4}, as a share, and run.sampling.error is {error}"
             ));
         }
-        let loss = measure.loss.estimate();
+        let loss = measure.loss().estimate();
         if loss.value > 0.0 && loss.half_width > loss.value {
             return Some(format!(
                 "losses are too few and too close together: {:.2e} ± {:.2e}",

@@ -60,6 +60,15 @@ fn a_result_is_the_same_on_any_number_of_threads() {
     }
 }
 
+/// Packets that find no room are lost as they arrive, and those that found some are sent a ring's length later.
+#[test]
+fn a_steady_overload_knows_its_loss() {
+    let set = ["traffic.load=1.0", "run.packets=8000", "machine.cores=1", "nic.rx_descriptors=512"];
+    let of = document(&scenario(&set, None), 1);
+    let (loss, half_width) = (of["loss"].as_f64().unwrap(), of["loss_half_width"].as_f64().unwrap());
+    assert!(loss > 0.3 && half_width < 0.02 * loss, "{loss} ± {half_width}");
+}
+
 #[test]
 fn a_tenant_in_a_class_of_its_own_has_no_more_than_its_ways() {
     let tenant = "neighbours=[{name=\"tenant\", working_set=\"8 MiB\", cores=2}]";

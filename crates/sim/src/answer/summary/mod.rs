@@ -277,7 +277,7 @@ impl Summary {
     fn of(result: &RunResult, commit: &str) -> Summary {
         let (scenario, measured) = (&result.scenario, &result.measured);
         let m = &measured.measure;
-        let loss = m.loss.estimate();
+        let loss = m.loss().estimate();
         let rates = MeasuredRates::of(m);
         let drops = || m.lost.iter().chain(&m.rejected);
         let named = scenario.machine.clos.values().any(|class| !class.cores.is_empty() || !class.neighbours.is_empty());

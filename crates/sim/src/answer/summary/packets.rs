@@ -413,7 +413,7 @@ pub(super) fn batches(scenario: &Scenario, m: &Measure) -> Map<String, Value> {
             out.insert("dram_energy".into(), each.into());
         }
     }
-    out.insert("loss".into(), m.loss.batch_ratios().into());
+    out.insert("loss".into(), m.loss().batch_ratios().into());
     out.insert("mean".into(), m.sojourn.batch_means().iter().map(|ps| ps / 1e3).collect());
     for (reason, means) in Reason::ALL.iter().zip(&m.reasons) {
         if m.attribution[*reason] > 0 {
