@@ -14,7 +14,7 @@ use super::homes::AnyHome;
 use super::in_flight::InFlight;
 use super::pending::{Asked, PendingMemory};
 use super::tails::Tails;
-use super::{Hierarchy, MemorySpec};
+use super::{CopyEngineSpec, Hierarchy, MemorySpec};
 use crate::MachineError;
 use crate::dram::{Dram, DramCounters, EnergyEvents};
 
@@ -63,13 +63,20 @@ impl Behind {
         let homes = fabric.sockets();
         let pending = spec.dram.controller.as_ref();
         let pending = pending.map(|setting| PendingMemory::new(&spec.dram, setting, homes as u32, llc, path));
+        let mut pending = pending.transpose()?.map(Box::new);
+        if let Some(pending) = &mut pending
+            && matches!(spec.copy_engine, Some(CopyEngineSpec::Controller { .. }))
+        {
+            // What it does next follows from its answers.
+            pending.look_less_ahead(Ps::ZERO);
+        }
         Ok(Behind {
             fabric,
             in_flight: InFlight::new(cores),
             tails: None,
             homes: Vec::new(),
             drams: (0..homes).map(|_| Dram::new(&spec.dram, path)).collect::<Result<_, _>>()?,
-            pending: pending.transpose()?.map(Box::new),
+            pending,
             accepted: Ps::ZERO,
         })
     }
@@ -141,6 +148,14 @@ impl Behind {
     pub(super) fn read_memory(&mut self, line: Line, at: Ps) -> Ps {
         self.read_behind(line, at, |pending, here, home, reached| {
             pending.read_for_device(here, home, line, reached);
+            at
+        })
+    }
+
+    /// As [`Behind::read_memory`], for an engine in the controllers, whatever else is under way.
+    pub(super) fn read_alone(&mut self, line: Line, at: Ps) -> Ps {
+        self.read_behind(line, at, |pending, _, home, reached| {
+            pending.read_alone(home, line, reached);
             at
         })
     }

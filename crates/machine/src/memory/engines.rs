@@ -141,6 +141,16 @@ impl CopyEngine {
         &self.spec
     }
 
+    /// When the engine of `socket` is free.
+    pub(super) fn free_from(&self, socket: usize) -> Ps {
+        self.free[socket]
+    }
+
+    /// The engine of `socket` was busy until `until`.
+    pub(super) fn was_busy(&mut self, socket: usize, until: Ps) {
+        self.free[socket] = until;
+    }
+
     /// Copies have ended that `waits` accesses waited for: who comes between now and then waits, too.
     pub(super) fn end_later(&mut self, ended: Vec<EndedCopy>, waits: u64) {
         self.counters.waits += waits;
@@ -176,10 +186,15 @@ impl CopyEngine {
 }
 
 /// The lines of `bytes` bytes from `addr` on: the first, and how many.
-fn lines(request: &Request) -> (Line, u64) {
+pub(super) fn lines(request: &Request) -> (Line, u64) {
     let first = request.addr.line();
     let last = (request.addr.0 + u64::from(request.bytes.max(1)) - 1) / LINE_BYTES;
     (first, last - first.0 + 1)
+}
+
+/// Whether line `i` of the `lines` of a target is written in part.
+pub(super) fn is_edge(dst: &Request, lines: u64, i: u64) -> bool {
+    u64::from(dst.bytes) < lines * LINE_BYTES && (i == 0 || i == lines - 1)
 }
 
 impl Hierarchy {
@@ -197,7 +212,7 @@ impl Hierarchy {
         };
         engine.counters.copies += 1;
         engine.counters.lines += m;
-        let (spec, free) = (engine.spec.clone(), engine.free);
+        let (spec, free, untimed) = (engine.spec.clone(), engine.free, engine.untimed);
         let (setup, at, done, data) = match &spec {
             CopyEngineSpec::NonTemporal => return self.copy_past_caches(src, dst, now),
             CopyEngineSpec::Dma { setup, rate, notice } => {
@@ -238,6 +253,9 @@ impl Hierarchy {
                     EngineNotice::Interrupt { cost } => (setup.ps(), start + cost.ps(), done + cost.ps(), done),
                 }
             }
+            CopyEngineSpec::Controller { retires, setup } if self.has_controllers() && !untimed => {
+                return self.hand_over(src, dst, now, setup.ps(), *retires != Retires::Async);
+            }
             CopyEngineSpec::Controller { retires, setup } => {
                 let start = now + setup.ps();
                 self.enter(Requester::Core(src.core));
@@ -252,8 +270,7 @@ impl Hierarchy {
                 let mut way = Ps::ZERO;
                 for i in 0..m {
                     let line = Line(to.0 + i);
-                    let edge = u64::from(dst.bytes) < m * LINE_BYTES && (i == 0 || i == m - 1);
-                    let clear = self.take_from_caches(line, !edge, Requester::Device, begins);
+                    let clear = self.take_from_caches(line, !is_edge(dst, m, i), Requester::Device, begins);
                     done = done.max(clear);
                     way = way.max(self.behind.write(line, clear).0 - clear);
                 }
@@ -298,7 +315,7 @@ impl Hierarchy {
 
     /// When a copy asked for at `now` may begin, if not before `begins`: engines of other sockets may be at its `lines`, each
     /// a first one and how many.
-    fn after_other_engines(&mut self, lines: [(Line, u64); 2], now: Ps, mut begins: Ps) -> Ps {
+    pub(super) fn after_other_engines(&mut self, lines: [(Line, u64); 2], now: Ps, mut begins: Ps) -> Ps {
         let several = self.has_sockets();
         let Some(engine) = self.engine.as_mut().filter(|_| several) else { return begins };
         let waits = engine.counters.waits;
@@ -311,7 +328,7 @@ impl Hierarchy {
     }
 
     /// Memory gets what caches and tails have of `line`, asked for at `now`; caches keep it: when memory has it.
-    fn clean(&mut self, line: Line, now: Ps) -> Ps {
+    pub(super) fn clean(&mut self, line: Line, now: Ps) -> Ps {
         let (afar, was_afar) = self.clean_elsewhere(line, now);
         let (near, was_near) = self.clean_here(line, now);
         if let Some(engine) = &mut self.engine {
@@ -355,7 +372,7 @@ impl Hierarchy {
 
     /// Takes `line`, which `by` is to write in memory, `whole` or in part, from all caches and tails from `now` on: when
     /// they have given it up. Of a line that is written in part memory gets first what they have modified.
-    fn take_from_caches(&mut self, line: Line, whole: bool, by: Requester, now: Ps) -> Ps {
+    pub(super) fn take_from_caches(&mut self, line: Line, whole: bool, by: Requester, now: Ps) -> Ps {
         let spot = self.llc.spot(line);
         let mut clear = self.cast_to_write(line, by, now);
         if self.has_sockets() {

@@ -730,14 +730,107 @@ fn a_non_temporal_store_is_written_once_controllers_have_read_its_source() {
     assert!(matches!(memory.copy(&loaded, &store, later(2)), Reply::Done(_)));
 }
 
+/// When each of `tickets` is answered.
+fn times(all: &[MemoryReply], tickets: &[Ticket]) -> Vec<Ps> {
+    let of = |wanted: &Ticket| {
+        all.iter().find_map(|answer| match answer {
+            MemoryReply::Core(_, answered, response) if answered == wanted => Some(response.at),
+            _ => None,
+        })
+    };
+    tickets.iter().map(|ticket| of(ticket).unwrap()).collect()
+}
+
+/// A core hands over a copy of `lines` lines, and is told its end later.
+fn hand_over(memory: &mut Hierarchy, core: u16, src: u64, dst: u64, lines: u16, now: Ps) -> Ticket {
+    let of = |addr, access| Request { core: CoreId(core), ..request(addr, 64 * lines, access) };
+    let Reply::Pending(ticket) = memory.copy(&of(src, Access::Load), &of(dst, Access::Store), now) else {
+        panic!("controllers answer later")
+    };
+    ticket
+}
+
+/// DDR4-2400, where requests wait for the next clock.
+const CLOCK: Ps = Ps(834);
+
 #[test]
-fn an_engine_in_controllers_that_answer_later_is_refused() {
-    let spec = MemorySpec { dram: controlled(), ..spec(controller(Retires::Async), 0b11) };
-    let said = Hierarchy::new(&spec, 1, "machine").unwrap_err().to_string();
-    assert!(
-        said.starts_with("machine.copy_engine.by = controller with machine.dram.controller: allowed is one of them: "),
-        "{said}"
-    );
+fn an_engine_in_controllers_that_answer_later_makes_a_copy_after_the_other() {
+    let now = later(1);
+    let start = now + Ps(10 * NS);
+    let mut alone = behind_controllers(sync());
+    device_read(&mut alone, SRC / 64, 8, start - Ps(20 * NS));
+    let [MemoryReply::Device(_, read)] = answers(&mut alone)[..] else { panic!("one answer") };
+    let mut memory = behind_controllers(sync());
+    memory.access(&request(SRC + 4096 + 64, 8, Access::Store), later(0));
+    let tickets = [SRC, SRC + 4096].map(|src| hand_over(&mut memory, 0, src, DST + src, 8, now));
+    let all = answers(&mut memory);
+    let [first, second] = times(&all, &tickets)[..] else { panic!("two copies") };
+    assert!(first.0.abs_diff(read.0) <= CLOCK.0, "{first:?} {read:?}");
+    // The second finds a row open, and a line that is written before it is read.
+    let (took, alone) = (second - first, read - start);
+    assert!(took > alone / 2 && took < alone * 2, "{took:?} {alone:?}");
+    assert_eq!(memory.engine_counters(), EngineCounters { copies: 2, lines: 16, cleaned: 1, waits: 0 });
+    let counted = memory.dram_counters();
+    assert_eq!((counted.reads, counted.writes), (17, 17), "a line was stored to, and then cleaned");
+}
+
+#[test]
+fn who_wants_a_line_of_an_asynchronous_copy_waits_for_it_and_its_core_does_not() {
+    let mut memory = behind_controllers(controller(Retires::Async));
+    let (src, dst) = (request(SRC, 256, Access::Load), request(DST, 256, Access::Store));
+    for queued in [SRC + 8192, SRC] {
+        let reply = memory.copy(&Request { addr: Addr(queued), ..src }, &dst, later(1));
+        assert!(matches!(reply, Reply::Done(response) if response.at == later(1) + Ps(10 * NS)));
+    }
+    let asked = later(1) + Ps(20 * NS);
+    let other = Request { core: CoreId(1), ..request(DST + 192, 8, Access::Load) };
+    let lookup = memory.lookup(&other);
+    let Reply::Pending(ticket) = memory.fetch(&other, &lookup, asked) else { panic!("it is not known") };
+    let transaction = device_read(&mut memory, DST / 64, 1, asked);
+    let all = answers(&mut memory);
+    let MemoryReply::Core(_, answered, there) = all[all.len() - 2] else { panic!("{all:?}") };
+    assert_eq!(answered, ticket);
+    assert_eq!(there.path.total(), there.at - asked, "the parts sum to the time");
+    assert_eq!(all.last(), Some(&MemoryReply::Device(transaction, there.at)), "both wait for the second copy");
+    let engine = memory.engine.as_ref().unwrap();
+    assert!(engine.free_from(0) == there.at && engine.under_way.iter().any(|&(.., [until, _])| until < there.at));
+    assert_eq!((memory.engine_counters().waits, memory.dram_counters().reads), (2, 8));
+}
+
+/// Engines of two sockets, of which each copies from where the other copies to.
+#[test]
+fn a_copy_waits_for_those_before_it_that_write_its_source_and_for_none_after_it() {
+    let spec = MemorySpec { dram: controlled(), ..spec(sync(), 0b0011) };
+    let mut memory = Hierarchy::new(&spec, 2, "machine").unwrap();
+    memory.on_sockets(&two_sockets(HomeSocket::Interleaved), &spec, &[], "machine").unwrap();
+    let [a, b, c, d] = [0, 4096, 8192, 12288];
+    let now = later(1);
+    let tickets = [
+        hand_over(&mut memory, 0, c + 2048, d + 2048, 16, now),
+        // Behind it, and begins when the next two have been handed over.
+        hand_over(&mut memory, 0, a, b, 1, now),
+        hand_over(&mut memory, 1, b, c, 1, now),
+        hand_over(&mut memory, 1, d, a, 1, now),
+    ];
+    let [long, queued, after, last] = times(&answers(&mut memory), &tickets)[..] else { panic!("four copies") };
+    assert!(queued > long && after > queued && last > after, "{long:?} {queued:?} {after:?} {last:?}");
+    // The third has its line from the second.
+    assert_eq!((memory.dram_counters().reads, memory.dram_counters().writes), (18, 19));
+    assert_eq!(memory.next(), None);
+}
+
+#[test]
+fn copies_that_are_handed_over_end_where_time_stands_still() {
+    let mut memory = behind_controllers(sync());
+    let tickets = [0u64, 1].map(|n| hand_over(&mut memory, 0, SRC + n * 4096, DST + n * 4096, 2, later(1)));
+    memory.set_untimed(true);
+    assert!(matches!(
+        memory.copy(&request(SRC, 64, Access::Load), &request(DST, 64, Access::Store), later(2)),
+        Reply::Done(_)
+    ));
+    let all = answers(&mut memory);
+    assert_eq!(times(&all, &tickets).len(), 2);
+    assert!(memory.behind.pending.as_ref().unwrap().queue.is_idle());
 }
 
 /// What a core waits for the copy of a line, without the setup of an engine in the controllers.

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Coherence, CopyEngineSpec, MemorySpec};
+use super::{Coherence, MemorySpec};
 use crate::MachineError;
 
 /// A setting as it excludes another: whatever it is set to, or some of its values.
@@ -55,11 +55,9 @@ pub struct Exclusion {
 }
 
 const COPY_ENGINE: ExcludedSetting = ExcludedSetting::given("machine.copy_engine");
-const CONTROLLERS_COPY: ExcludedSetting = ExcludedSetting::of("machine.copy_engine.by", &["controller"]);
 const COPY_TABLE: ExcludedSetting = ExcludedSetting::given("machine.copy_table");
 const SNOOP: ExcludedSetting = ExcludedSetting::of("machine.llc.coherence", &["snoop"]);
 const SOCKETS: ExcludedSetting = ExcludedSetting::given("machine.sockets");
-const CONTROLLER: ExcludedSetting = ExcludedSetting::given("machine.dram.controller");
 const INCLUSIVE: ExcludedSetting = ExcludedSetting::of("machine.llc.inclusion", &["inclusive"]);
 const SKIPS: ExcludedSetting = ExcludedSetting::given("machine.applications.*.skip");
 const BYPASSES: ExcludedSetting = ExcludedSetting::of("machine.applications.*.bypass", &["true"]);
@@ -77,19 +75,12 @@ const fn inclusive(one: ExcludedSetting) -> Exclusion {
 }
 
 /// All of them in the memory system. What is not listed goes together, but for cubes on several sockets.
-pub const EXCLUSIONS: [Exclusion; 7] = [
+pub const EXCLUSIONS: [Exclusion; 6] = [
     Exclusion {
         one: COPY_ENGINE,
         other: COPY_TABLE,
         kind: ExclusionKind::Alternatives,
         reason: "both would take the same copies",
-        remedy: "remove the other",
-    },
-    Exclusion {
-        one: CONTROLLERS_COPY,
-        other: CONTROLLER,
-        kind: ExclusionKind::Limit,
-        reason: "it begins a copy when the one before has ended, which controllers that answer later do not know",
         remedy: "remove the other",
     },
     Exclusion {
@@ -120,8 +111,6 @@ pub fn check_together(spec: &MemorySpec, sockets: bool, path: &str) -> Result<()
     let given = [
         (COPY_TABLE, spec.copy_table.is_some()),
         (COPY_ENGINE, spec.copy_engine.is_some()),
-        (CONTROLLERS_COPY, matches!(spec.copy_engine, Some(CopyEngineSpec::Controller { .. }))),
-        (CONTROLLER, spec.dram.controller.is_some()),
         (SNOOP, spec.llc.coherence == Coherence::Snoop),
         (SOCKETS, sockets),
     ];

@@ -23,6 +23,7 @@ mod behind;
 mod copies;
 #[cfg(test)]
 mod copies_tests;
+mod copy_queue;
 mod directory;
 mod engines;
 #[cfg(test)]

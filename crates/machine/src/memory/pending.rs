@@ -17,6 +17,7 @@ use stats::{Path, Reason};
 use units::{CoreId, Line, Ps, Ticket};
 
 use super::Hierarchy;
+use super::copy_queue::CopyQueue;
 use crate::dram::{
     self, CommandReport, Commanded, ControllerSetting, DramCounters, DramSpec, EnergyEvents, FinishedRead,
 };
@@ -24,6 +25,9 @@ use crate::{MachineError, Reply, Response, Served};
 
 /// Writes that wait at the LLC for a channel before a device's write is held up.
 const POSTED: u64 = dram::POSTED as u64;
+
+/// In place of a socket for what no LLC has asked for.
+const NO_LLC: usize = usize::MAX;
 
 /// A device's request of several lines that is answered later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
@@ -65,6 +69,8 @@ pub(super) struct PendingMemory {
     /// Lines whose data come at a time that has become known.
     coming: Vec<(Line, Ps)>,
     copies: Vec<PendingCopy>,
+    /// Of engines in the controllers.
+    pub(super) queue: CopyQueue,
     /// Rows are opened, and no request is made: see [`super::warm`].
     #[serde(skip)]
     pub(super) untimed: bool,
@@ -199,6 +205,7 @@ impl PendingMemory {
             accepted: Vec::new(),
             coming: Vec::new(),
             copies: Vec::new(),
+            queue: CopyQueue::default(),
             untimed: false,
         })
     }
@@ -253,13 +260,55 @@ impl PendingMemory {
 
     /// `copy` ends with `transaction`: its lines are on their way until then. What stands for them.
     fn copy(&mut self, transaction: Transaction, copy: LaterCopy) -> u32 {
-        let fill = self.new_fill();
-        let ((first, count), entry) = (copy.to, &mut self.fills[fill as usize]);
-        // No socket's LLC has asked for it.
-        (entry.line, entry.by, entry.first) = (first, usize::MAX, None);
-        self.by_line.extend((first.0..first.0 + count).map(|line| (line, fill)));
+        let fill = self.stand_for(copy.to);
         self.copies.push(PendingCopy { transaction, fill, copy });
         fill
+    }
+
+    /// The target of a copy is on its way from now on: what stands for its lines.
+    pub(super) fn stand_for(&mut self, (first, count): (Line, u64)) -> u32 {
+        let fill = self.new_fill();
+        let entry = &mut self.fills[fill as usize];
+        (entry.line, entry.by, entry.first) = (first, NO_LLC, None);
+        self.by_line.extend((first.0..first.0 + count).map(|line| (line, fill)));
+        fill
+    }
+
+    /// A transaction that is not the present one.
+    pub(super) fn open_apart(&mut self) -> u32 {
+        self.transactions.open()
+    }
+
+    /// What is asked for until it is closed is part of `transaction`.
+    pub(super) fn go_on_with(&mut self, transaction: u32) {
+        self.open = Some(transaction);
+    }
+
+    /// Whether a copy under way writes `line`: its end is then a part of `transaction`.
+    pub(super) fn join_copy(&mut self, line: Line, transaction: u32) -> bool {
+        let Some(fill) = self.under_way(line).filter(|&fill| self.fills[fill as usize].by == NO_LLC) else {
+            return false;
+        };
+        self.transactions.await_part(transaction);
+        self.wait(fill, Waiter::Device(transaction));
+        true
+    }
+
+    /// `core` looks for the end of the copy that `fill` stands for once in `period` from `from` on, and has come there by `path`.
+    pub(super) fn wait_for_copy(&mut self, fill: u32, core: CoreId, from: Ps, period: Ps, path: Path) -> Ticket {
+        self.tickets += 1;
+        let ticket = Ticket(self.tickets);
+        self.wait(fill, Waiter::Copier { core, ticket, from, period, path });
+        ticket
+    }
+
+    /// Reads `line` at `home` for the present transaction from `at` on, whatever else is under way.
+    pub(super) fn read_alone(&mut self, home: usize, line: Line, at: Ps) {
+        let fill = self.new_fill();
+        let entry = &mut self.fills[fill as usize];
+        (entry.line, entry.asked, entry.by, entry.first) = (line, at, NO_LLC, None);
+        self.dram.hand_in(fill.into(), home, line, false, false, at + self.there);
+        self.device(fill);
     }
 
     /// `line` gets the data of `source`, which is on its way, once they are there and caches have given `line` up by `clear`: it is
@@ -388,7 +437,9 @@ impl PendingMemory {
                 self.by_line.remove(&fill.line.0);
             }
             let at = done.at + self.back;
-            self.coming.push((fill.line, at));
+            if fill.by != NO_LLC {
+                self.coming.push((fill.line, at));
+            }
             let queue = (at - fill.asked).since(done.service);
             let others = std::mem::take(&mut fill.others);
             for waiter in fill.first.take().iter().chain(&others) {
@@ -437,20 +488,35 @@ impl PendingMemory {
             answers.remove(n);
             let PendingCopy { fill, copy, .. } = self.copies.remove(place);
             let ((first, count), done) = (copy.to, copy.least.max(at + copy.more));
-            for line in first.0..first.0 + count {
-                if self.by_line.get(&line) == Some(&fill) {
-                    self.by_line.remove(&line);
-                }
-            }
-            let entry = &mut self.fills[fill as usize];
-            let others = std::mem::take(&mut entry.others);
-            for waiter in entry.first.take().iter().chain(&others) {
-                waits += u64::from(self.end_wait(waiter, done, copy.word, answers));
-            }
-            self.free.push(fill);
+            waits += self.end_stand_in(fill, copy.to, done, copy.word, answers);
             ended.push((first.0, count, [done + copy.word, done]));
         }
         (ended, waits)
+    }
+
+    /// The copy that `fill` stands for has ended at `done`, of which cores hear a `word` later: who waited is answered. How many
+    /// accesses did.
+    pub(super) fn end_stand_in(
+        &mut self,
+        fill: u32,
+        (first, count): (Line, u64),
+        done: Ps,
+        word: Ps,
+        answers: &mut Vec<MemoryReply>,
+    ) -> u64 {
+        for line in first.0..first.0 + count {
+            if self.by_line.get(&line) == Some(&fill) {
+                self.by_line.remove(&line);
+            }
+        }
+        let entry = &mut self.fills[fill as usize];
+        let others = std::mem::take(&mut entry.others);
+        let mut waits = 0;
+        for waiter in entry.first.take().iter().chain(&others) {
+            waits += u64::from(self.end_wait(waiter, done, word, answers));
+        }
+        self.free.push(fill);
+        waits
     }
 
     /// `waiter` has what it waits for at `done`, a core `word` later: whether it was an access, and waited.
@@ -568,6 +634,11 @@ impl Hierarchy {
                     engine.end_later(ended, waits);
                 }
             }
+            if !pending.queue.is_idle() {
+                self.go_on_copying(answers);
+            }
+        }
+        if let Some(pending) = &mut self.behind.pending {
             for (line, at) in pending.coming.drain(..) {
                 // Who asks from now on knows how long to wait.
                 self.behind.in_flight.insert(line, at);
@@ -607,12 +678,7 @@ impl Hierarchy {
         };
         let Some(pending) = &mut self.behind.pending else { return Ok(at) };
         let fill = pending.copy(transaction, copy);
-        Err(looks.map(|(core, from, period, path)| {
-            pending.tickets += 1;
-            let ticket = Ticket(pending.tickets);
-            pending.wait(fill, Waiter::Copier { core, ticket, from, period, path });
-            ticket
-        }))
+        Err(looks.map(|(core, from, period, path)| pending.wait_for_copy(fill, core, from, period, path)))
     }
 
     /// DRAM counters over all time.
