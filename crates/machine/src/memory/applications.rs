@@ -285,7 +285,7 @@ impl Hierarchy {
         let share = self.share_of(request.clos);
         let (by, spot) = (Requester::Core(core), self.llc.spot(line));
         self.meet_tenants(spot, now);
-        let cast = self.protocol.cast(spot, by, now);
+        let cast = self.cast(spot, by, now);
         let snooped = if others == 0 { Snooped::Nothing } else { self.snoop(line, others, write, by, share, now) };
         let mut path = Path::of(Reason::L2, self.l2_latency);
         let held = cast.answered.since(now + self.l2_latency);

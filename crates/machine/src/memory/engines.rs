@@ -329,6 +329,9 @@ impl Hierarchy {
 
     /// Memory gets what caches and tails have of `line`, asked for at `now`; caches keep it: when memory has it.
     pub(super) fn clean(&mut self, line: Line, now: Ps) -> Ps {
+        let spot = self.llc.spot(line);
+        let cast = self.cast(spot, Requester::Device, now);
+        let now = self.acknowledged(cast, spot, Requester::Device).max(now);
         let (afar, was_afar) = self.clean_elsewhere(line, now);
         let (near, was_near) = self.clean_here(line, now);
         if let Some(engine) = &mut self.engine {
@@ -349,8 +352,7 @@ impl Hierarchy {
     fn clean_here(&mut self, line: Line, now: Ps) -> (Ps, bool) {
         let share = self.share_of(units::Clos(0));
         let spot = self.llc.spot(line);
-        let cast = self.protocol.cast(spot, Requester::Device, now);
-        let mut at = self.acknowledged(cast, spot, Requester::Device).max(now);
+        let mut at = now;
         let sharers = self.directory.get(line) & self.behind.fabric.cores_here();
         // Modified data go to the LLC.
         let modified =
@@ -400,7 +402,7 @@ impl Hierarchy {
             return now;
         }
         let spot = self.llc.spot(line);
-        let cast = self.protocol.cast(spot, by, now);
+        let cast = self.cast(spot, by, now);
         let own = if let Requester::Core(core) = by { 1 << core.0 } else { 0 };
         let mut sharers = self.directory.get(line) & !own;
         while sharers != 0 {

@@ -57,7 +57,6 @@ pub struct Exclusion {
 const COPY_ENGINE: ExcludedSetting = ExcludedSetting::given("machine.copy_engine");
 const COPY_TABLE: ExcludedSetting = ExcludedSetting::given("machine.copy_table");
 const SNOOP: ExcludedSetting = ExcludedSetting::of("machine.llc.coherence", &["snoop"]);
-const SOCKETS: ExcludedSetting = ExcludedSetting::given("machine.sockets");
 const INCLUSIVE: ExcludedSetting = ExcludedSetting::of("machine.llc.inclusion", &["inclusive"]);
 const SKIPS: ExcludedSetting = ExcludedSetting::given("machine.applications.*.skip");
 const BYPASSES: ExcludedSetting = ExcludedSetting::of("machine.applications.*.bypass", &["true"]);
@@ -75,7 +74,7 @@ const fn inclusive(one: ExcludedSetting) -> Exclusion {
 }
 
 /// All of them in the memory system. What is not listed goes together, but for cubes on several sockets.
-pub const EXCLUSIONS: [Exclusion; 6] = [
+pub const EXCLUSIONS: [Exclusion; 5] = [
     Exclusion {
         one: COPY_ENGINE,
         other: COPY_TABLE,
@@ -90,29 +89,21 @@ pub const EXCLUSIONS: [Exclusion; 6] = [
         reason: "the table sees what comes to the LLC, and with snooping a core gets a line from another core without it",
         remedy: "remove the other",
     },
-    Exclusion {
-        one: SOCKETS,
-        other: SNOOP,
-        kind: ExclusionKind::Limit,
-        reason: "a broadcast reaches the stops of one interconnect, and nobody gathers answers from another socket",
-        remedy: "remove the other",
-    },
     inclusive(SKIPS),
     inclusive(BYPASSES),
     inclusive(STAYS_OUT),
 ];
 
-/// Refuses a machine of `spec`, on several sockets if `sockets`, that has what excludes each other. Applications, which `spec` does
-/// not have, are looked at where they are told apart.
+/// Refuses a machine of `spec` that has what excludes each other. Applications, which `spec` does not have, are looked at where they
+/// are told apart.
 ///
 /// # Errors
 /// The first pair of which both are given.
-pub fn check_together(spec: &MemorySpec, sockets: bool, path: &str) -> Result<(), MachineError> {
+pub fn check_together(spec: &MemorySpec, path: &str) -> Result<(), MachineError> {
     let given = [
         (COPY_TABLE, spec.copy_table.is_some()),
         (COPY_ENGINE, spec.copy_engine.is_some()),
         (SNOOP, spec.llc.coherence == Coherence::Snoop),
-        (SOCKETS, sockets),
     ];
     let has = |setting: ExcludedSetting| given.contains(&(setting, true));
     let at = |setting: ExcludedSetting| format!("{path}{}", setting.path.trim_start_matches("machine"));

@@ -177,6 +177,11 @@ impl Fabric {
         waited + time + self.hop
     }
 
+    /// What a line takes from a socket to another, if nothing is in the way.
+    pub(super) fn way_of_data(&self) -> Ps {
+        self.data + self.hop
+    }
+
     /// The cores of `socket`.
     pub(super) fn cores_of(&self, socket: usize) -> u64 {
         let own = self.of.iter().enumerate().filter(|(_, of)| usize::from(**of) == socket);

@@ -373,7 +373,7 @@ impl Hierarchy {
     /// Sizes, masks and times that contradict each other; see [`MachineError`].
     pub fn new(spec: &MemorySpec, cores: u32, path: &str) -> Result<Hierarchy, MachineError> {
         spec.check_times(path)?;
-        check_together(spec, false, path)?;
+        check_together(spec, path)?;
         if !(1..=MAX_CORES).contains(&cores) {
             return Err(MachineError::new(
                 format!("{path}.cores"),
@@ -393,7 +393,8 @@ impl Hierarchy {
         };
         let llc = Llc::new(&spec.llc, cores, &format!("{path}.llc"))?;
         let llc_latency = llc.latency();
-        let protocol = Protocol::new(&spec.llc, cores, spec.l2.latency.ps(), &format!("{path}.llc"))?;
+        let together = vec![0; cores as usize];
+        let protocol = Protocol::new(&spec.llc, &together, 1, spec.l2.latency.ps(), &format!("{path}.llc"))?;
         let l2 = TagArray::new(spec.l2.sets(&format!("{path}.l2"))?, spec.l2.ways);
         if spec.l1.latency.ps() > spec.l2.latency.ps() || spec.l2.latency.ps() > spec.llc.latency.ps() {
             return Err(MachineError::new(
@@ -862,7 +863,7 @@ impl Hierarchy {
     /// slice.
     #[inline]
     fn reach_llc(&mut self, spot: Spot, write: bool, is_carried: bool, now: Ps) -> Ps {
-        let cast = self.protocol.cast(spot, Requester::Device, now);
+        let cast = self.cast(spot, Requester::Device, now);
         let SliceArrival { at, distance, .. } = self.llc.take_in(spot, Requester::Device, now + cast.waited);
         let at = at + cast.answered.since(at + self.llc.latency());
         let waited = if is_carried { self.llc.carry(spot, Requester::Device, write, at) } else { Ps::ZERO };
@@ -1222,7 +1223,7 @@ impl Hierarchy {
         let (by, share, spot) = (Requester::Core(core), self.share_of(request.clos), self.llc.spot(line));
         // A copy points at it.
         let pinned = self.copies.is_some() && !write && self.is_source(line);
-        let cast = self.protocol.cast(spot, by, now);
+        let cast = self.cast(spot, by, now);
         let SliceArrival { at, waited, distance } = self.llc.take_in(spot, by, now + cast.waited);
         // What the LLC waits for other cores to answer, if they have to.
         let held = cast.answered.since(at + self.llc.latency());

@@ -20,14 +20,21 @@ pub(super) enum Protocol {
 }
 
 impl Protocol {
-    /// That of `spec`; `own` is what the caches of a core take to miss.
+    /// That of `spec`, of cores on the sockets that `of` has them on, of which there are `sockets`; `own` is what the caches of a core
+    /// take to miss.
     ///
     /// # Errors
     /// Snooping without wires to broadcast over.
-    pub(super) fn new(spec: &LlcSpec, cores: u32, own: Ps, path: &str) -> Result<Protocol, MachineError> {
+    pub(super) fn new(
+        spec: &LlcSpec,
+        of: &[u8],
+        sockets: usize,
+        own: Ps,
+        path: &str,
+    ) -> Result<Protocol, MachineError> {
         Ok(match spec.coherence {
             Coherence::Directory => Protocol::Directory { answer: spec.snoop.ps() },
-            Coherence::Snoop => Protocol::Snoop(Box::new(Snooping::new(spec, cores, own, path)?)),
+            Coherence::Snoop => Protocol::Snoop(Box::new(Snooping::new(spec, of, sockets, own, path)?)),
         })
     }
 
@@ -43,15 +50,6 @@ impl Protocol {
         match self {
             Protocol::Directory { answer } => *answer,
             Protocol::Snoop(_) => Ps::ZERO,
-        }
-    }
-
-    /// All that are asked hear of a request for the line at `spot`.
-    #[inline(always)]
-    pub(super) fn cast(&mut self, spot: Spot, from: Requester, now: Ps) -> Cast {
-        match self {
-            Protocol::Directory { .. } => Cast::default(),
-            Protocol::Snoop(snooping) => snooping.broadcast(from, spot.slice() as u32, now),
         }
     }
 
@@ -101,12 +99,21 @@ impl Hierarchy {
         self.protocol.counters()
     }
 
+    /// All that are asked hear of a request of `from` for the line at `spot`.
+    #[inline(always)]
+    pub(super) fn cast(&mut self, spot: Spot, from: Requester, now: Ps) -> Cast {
+        match &mut self.protocol {
+            Protocol::Directory { .. } => Cast::default(),
+            Protocol::Snoop(snooping) => snooping.broadcast(&mut self.behind.fabric, from, spot.slice() as u32, now),
+        }
+    }
+
     /// The core has been looked up for `line` on behalf of `from`, which takes it away if it writes.
     #[inline(always)]
     pub(super) fn looked_up(&mut self, core: usize, line: Line, write: bool, from: Requester) {
         if let Protocol::Snoop(snooping) = &mut self.protocol {
             let state = self.cores[core].state(line);
-            snooping.found(core as u32, state, write, from);
+            snooping.found(&self.behind.fabric, core as u32, state, write, from);
         }
     }
 
@@ -136,7 +143,9 @@ impl Hierarchy {
     pub(super) fn supplied(&mut self, to: Requester, now: Ps) -> Option<(Ps, Path)> {
         match &mut self.protocol {
             Protocol::Directory { .. } => None,
-            Protocol::Snoop(snooping) => snooping.supplied(to, now, &mut self.llc),
+            Protocol::Snoop(snooping) => {
+                snooping.supplied(&mut self.behind.fabric, to, now, &mut self.llc, &mut self.others)
+            }
         }
     }
 
@@ -145,7 +154,7 @@ impl Hierarchy {
     #[inline]
     pub(super) fn brings_llc_up_to_date(&mut self, spot: Spot) {
         if let Protocol::Snoop(snooping) = &self.protocol {
-            snooping.bring_up_to_date(spot, &mut self.llc);
+            snooping.bring_up_to_date(&self.behind.fabric, spot, &mut self.llc);
         }
     }
 
@@ -153,7 +162,7 @@ impl Hierarchy {
     pub(super) fn acknowledged(&self, cast: Cast, spot: Spot, to: Requester) -> Ps {
         let way = match &self.protocol {
             Protocol::Directory { .. } => Ps::ZERO,
-            Protocol::Snoop(snooping) => snooping.way(spot, to),
+            Protocol::Snoop(snooping) => snooping.way(self.behind.fabric.here(), spot, to),
         };
         cast.answered + way
     }

@@ -11,6 +11,10 @@
 //! leaves the writer alone with it, a device's read changes nothing. The LLC's copy of a modified line follows the reader's on the
 //! wires; on a bus the LLC hears that one.
 //!
+//! On several sockets a request goes over the links to all others at once, and is broadcast there from the stop of devices,
+//! where links come in. A socket's answers are gathered at that stop and come back as one message; data of its private caches come
+//! by the same way. So nobody is asked a second time for a line to be given up.
+//!
 //! States change as with the directory, which stays to say who has to be looked up here; what differs is when answers
 //! come. Left out: snoop filters, reading memory before the answers are in, wires for answers that are busy.
 
@@ -19,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use stats::{Path, Reason};
 use units::Ps;
 
+use super::fabric::Fabric;
 use super::llc::{Llc, LlcSpec, Requester, Spot, Stops};
 use super::wires::Wires;
 use crate::MachineError;
@@ -75,52 +80,82 @@ pub(super) struct Cast {
     pub answered: Ps,
 }
 
+/// The wires for addresses of a socket.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct SocketWires {
+    wires: Wires,
+    /// The stop of devices, and of links to other sockets.
+    door: u32,
+    /// Its cores, each at the stop of its place here.
+    cores: Vec<u32>,
+    /// When the present request came here, and each stop heard of it.
+    reached: Ps,
+    heard: Vec<Ps>,
+}
+
 /// See the module header.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Snooping {
-    /// For addresses.
-    wires: Wires,
-    cores: usize,
-    device: u32,
+    sockets: Vec<SocketWires>,
+    /// The socket and the stop of each core.
+    seats: Vec<(usize, u32)>,
     /// What a private cache takes to answer.
     lookup: Ps,
     /// What a core's own caches take to miss.
     own: Ps,
-    /// When each stop heard of the present request.
-    heard: Vec<Ps>,
     /// Who supplies the line of the present request if a private cache does, and when its data leave.
     supplier: Option<(u32, MesiState, Ps)>,
+    /// From which stop of the socket that asks they go on, and when; within a request.
+    #[serde(skip)]
+    sent: Option<(u32, Ps)>,
     #[serde(with = "whole")]
     counters: SnoopCounters,
 }
 
 impl Snooping {
+    /// Cores on the sockets that `of` has them on, of which there are `sockets`; `own` is what a core's own caches take to miss.
+    ///
     /// # Errors
     /// No wires to broadcast over.
-    pub(super) fn new(spec: &LlcSpec, cores: u32, own: Ps, path: &str) -> Result<Snooping, MachineError> {
-        let Some(stops) = Stops::of(spec, cores, path)? else {
-            return Err(MachineError::new(
-                format!("{path}.coherence"),
-                "snoop without interconnect",
-                "snoop with wires to broadcast over",
-                format!("set {path}.interconnect = {{topology = \"ring\", hop = \"0.5 ns\"}}, or mesh, or bus"),
-            ));
-        };
+    pub(super) fn new(
+        spec: &LlcSpec,
+        of: &[u8],
+        sockets: usize,
+        own: Ps,
+        path: &str,
+    ) -> Result<Snooping, MachineError> {
+        let mut all = Vec::with_capacity(sockets);
+        let mut seats = vec![(0, 0); of.len()];
+        for socket in 0..sockets {
+            let cores: Vec<u32> = (0..of.len() as u32).filter(|&c| usize::from(of[c as usize]) == socket).collect();
+            for (stop, &core) in cores.iter().enumerate() {
+                seats[core as usize] = (socket, stop as u32);
+            }
+            let Some(stops) = Stops::of(spec, cores.len().max(1) as u32, path)? else {
+                return Err(MachineError::new(
+                    format!("{path}.coherence"),
+                    "snoop without interconnect",
+                    "snoop with wires to broadcast over",
+                    format!("set {path}.interconnect = {{topology = \"ring\", hop = \"0.5 ns\"}}, or mesh, or bus"),
+                ));
+            };
+            let wires = Wires::new(stops.shape, stops.count, stops.hop, stops.hop);
+            all.push(SocketWires { wires, door: stops.device, cores, reached: Ps::ZERO, heard: Vec::new() });
+        }
         Ok(Snooping {
-            wires: Wires::new(stops.shape, stops.count, stops.hop, stops.hop),
-            cores: cores as usize,
-            device: stops.device,
+            sockets: all,
+            seats,
             lookup: spec.snoop.ps(),
             own,
-            heard: Vec::new(),
             supplier: None,
+            sent: None,
             counters: SnoopCounters::default(),
         })
     }
 
     /// Whether nothing takes the wires from now on.
     pub(super) fn set_untimed(&mut self, untimed: bool) {
-        self.wires.untimed = untimed;
+        self.sockets.iter_mut().for_each(|socket| socket.wires.untimed = untimed);
     }
 
     pub(super) fn counters(&self) -> SnoopCounters {
@@ -131,81 +166,137 @@ impl Snooping {
         self.counters = counters;
     }
 
-    fn stop(&self, of: Requester) -> u32 {
+    /// The stop of `of`, which asks from socket `here`.
+    fn stop(&self, of: Requester, here: usize) -> u32 {
         match of {
-            Requester::Core(core) => u32::from(core.0),
-            Requester::Device => self.device,
+            Requester::Core(core) => self.seats[usize::from(core.0)].1,
+            Requester::Device => self.sockets[here].door,
         }
     }
 
-    /// When `core` has answered to a request of `from`, or its data leave.
-    fn answer_of(&self, core: u32, from: Requester) -> Ps {
-        let own = if matches!(from, Requester::Core(_)) { self.own } else { Ps::ZERO };
-        self.heard[core as usize] + own + self.lookup
+    /// From when a core hears of a request of `from` until it has answered, or its data leave.
+    fn answers_in(&self, from: Requester) -> Ps {
+        self.lookup + if matches!(from, Requester::Core(_)) { self.own } else { Ps::ZERO }
     }
 
-    pub(super) fn broadcast(&mut self, from: Requester, slice: u32, now: Ps) -> Cast {
-        let stop = self.stop(from);
-        self.supplier = None;
-        self.wires.broadcast(stop, now, &mut self.heard);
-        let mut answered = Ps::ZERO;
-        let mut waited = Ps::ZERO;
-        for core in
-            (0..self.cores as u32).filter(|&core| !matches!(from, Requester::Core(me) if u32::from(me.0) == core))
-        {
+    /// All of `socket` hear of a request of `from` from `stop` on at `now`: when the last answer is at stop `gathered`, and what
+    /// the wires held up whom they held up longest.
+    fn tell(&mut self, socket: usize, from: Requester, stop: u32, gathered: u32, now: Ps) -> (Ps, Ps) {
+        let takes = self.answers_in(from);
+        let SocketWires { wires, cores, reached, heard, .. } = &mut self.sockets[socket];
+        *reached = now;
+        wires.broadcast(stop, now, heard);
+        let (mut answered, mut waited) = (Ps::ZERO, Ps::ZERO);
+        for (&core, there) in cores.iter().zip(0u32..) {
+            if matches!(from, Requester::Core(me) if u32::from(me.0) == core) {
+                continue;
+            }
+            let heard = heard[there as usize];
+            waited = waited.max(heard.since(now + wires.distance(stop, there)));
+            answered = answered.max(heard + takes + wires.distance(there, gathered));
             self.counters.lookups += 1;
-            waited = waited.max(self.heard[core as usize].since(now + self.wires.distance(stop, core)));
-            answered = answered.max(self.answer_of(core, from) + self.wires.distance(core, slice));
+        }
+        (answered, waited)
+    }
+
+    pub(super) fn broadcast(&mut self, fabric: &mut Fabric, from: Requester, slice: u32, now: Ps) -> Cast {
+        let here = fabric.here();
+        let stop = self.stop(from, here);
+        self.supplier = None;
+        let (mut answered, mut waited) = self.tell(here, from, stop, slice, now);
+        for socket in (0..self.sockets.len()).filter(|&socket| socket != here) {
+            let there = now + fabric.send(here, socket, false, now);
+            let door = self.sockets[socket].door;
+            let (last, held) = self.tell(socket, from, door, door, there);
+            waited = waited.max(held);
+            let last = last.max(there);
+            let back = last + fabric.send(socket, here, false, last);
+            let SocketWires { wires, door, .. } = &self.sockets[here];
+            answered = answered.max(back + wires.distance(*door, slice));
         }
         self.counters.broadcasts += 1;
         self.counters.waited += waited;
-        let at_slice = self.heard[slice as usize].since(now + self.wires.distance(stop, slice));
+        let SocketWires { wires, heard, .. } = &self.sockets[here];
+        let at_slice = heard[slice as usize].since(now + wires.distance(stop, slice));
         Cast { waited: at_slice, answered }
     }
 
+    /// What data of `core` take to `to` at the socket that asks, if nothing is in the way.
+    fn way_from(&self, fabric: &Fabric, core: u32, to: Requester) -> Ps {
+        let here = fabric.here();
+        let ((socket, stop), there) = (self.seats[core as usize], self.stop(to, here));
+        let SocketWires { wires, door, .. } = &self.sockets[here];
+        if socket == here {
+            return wires.distance(stop, there);
+        }
+        let out = &self.sockets[socket];
+        out.wires.distance(stop, out.door) + fabric.way_of_data() + wires.distance(*door, there)
+    }
+
     /// `core` has the line of a request of `from` in `state`, and gives it up if that is a `write`.
-    pub(super) fn found(&mut self, core: u32, state: MesiState, write: bool, from: Requester) {
+    pub(super) fn found(&mut self, fabric: &Fabric, core: u32, state: MesiState, write: bool, from: Requester) {
         if state == MesiState::Invalid {
             return;
         }
         self.counters.invalidations += u64::from(write);
-        let leaves = self.answer_of(core, from);
-        let there = leaves + self.wires.distance(core, self.stop(from));
-        let best = self.supplier.map(|(core, _, leaves)| leaves + self.wires.distance(core, self.stop(from)));
+        let (socket, stop) = self.seats[core as usize];
+        let leaves = self.sockets[socket].heard[stop as usize] + self.answers_in(from);
+        let there = leaves + self.way_from(fabric, core, from);
+        let best = self.supplier.map(|(core, _, leaves)| leaves + self.way_from(fabric, core, from));
         if best.is_none_or(|best| there < best) {
             self.supplier = Some((core, state, leaves));
         }
     }
 
     /// When the line of the present request, made at `now`, is with `to` from the core that supplies it, if one does, and on
-    /// what the time was spent.
-    pub(super) fn supplied(&mut self, to: Requester, now: Ps, llc: &mut Llc) -> Option<(Ps, Path)> {
+    /// what the time was spent. `llc` is that of the socket that asks, `others` those of the others.
+    pub(super) fn supplied(
+        &mut self,
+        fabric: &mut Fabric,
+        to: Requester,
+        now: Ps,
+        llc: &mut Llc,
+        others: &mut [Option<Llc>],
+    ) -> Option<(Ps, Path)> {
         let (core, state, leaves) = self.supplier?;
         match state {
             MesiState::Modified => self.counters.supplied.modified += 1,
             MesiState::Exclusive => self.counters.supplied.exclusive += 1,
             MesiState::Shared | MesiState::Invalid => self.counters.supplied.shared += 1,
         }
-        let there = self.stop(to);
-        let way = self.wires.distance(core, there) + llc.carry_between(core, there, leaves);
-        let heard = self.heard[core as usize].since(now);
-        let mut path = Path::of(Reason::Interconnect, heard + way);
-        path.push(Reason::Snoop, leaves.since(now + heard));
-        Some((leaves + way, path))
+        let here = fabric.here();
+        let (socket, stop) = self.seats[core as usize];
+        let SocketWires { wires, door, reached, heard, .. } = &self.sockets[socket];
+        let looked_up = leaves.since(now.max(heard[stop as usize]));
+        let (mut from, mut at, mut link) = (stop, leaves, Ps::ZERO);
+        if socket != here {
+            fabric.count_snoop();
+            let busy = others[socket].as_mut().map_or(Ps::ZERO, |llc| llc.carry_between(stop, *door, leaves));
+            at += wires.distance(stop, *door) + busy;
+            let hops = fabric.send(socket, here, true, at);
+            (from, at, link) = (self.sockets[here].door, at + hops, hops + reached.since(now));
+        }
+        self.sent = Some((from, at));
+        let there = self.stop(to, here);
+        at += self.sockets[here].wires.distance(from, there) + llc.carry_between(from, there, at);
+        let mut path = Path::of(Reason::Interconnect, at.since(now + link + looked_up));
+        path.push(Reason::SocketLink, link);
+        path.push(Reason::Snoop, looked_up);
+        Some((at, path))
     }
 
     /// The modified line of the present request, which its owner has sent to who reads it, goes to the LLC at `spot` as well. On
     /// a bus that hears what goes to the reader.
-    pub(super) fn bring_up_to_date(&self, spot: Spot, llc: &mut Llc) {
-        if !self.wires.are_heard_by_all()
-            && let Some((owner, _, leaves)) = self.supplier
+    pub(super) fn bring_up_to_date(&self, fabric: &Fabric, spot: Spot, llc: &mut Llc) {
+        if !self.sockets[fabric.here()].wires.are_heard_by_all()
+            && let Some((from, at)) = self.sent
         {
-            llc.carry_between(owner, spot.slice() as u32, leaves);
+            llc.carry_between(from, spot.slice() as u32, at);
         }
     }
 
-    /// How far `to` is from the slice at `spot`.
-    pub(super) fn way(&self, spot: Spot, to: Requester) -> Ps {
-        self.wires.distance(spot.slice() as u32, self.stop(to))
+    /// How far `to` is from the slice at `spot` of socket `here`.
+    pub(super) fn way(&self, here: usize, spot: Spot, to: Requester) -> Ps {
+        self.sockets[here].wires.distance(spot.slice() as u32, self.stop(to, here))
     }
 }

@@ -1,14 +1,15 @@
 //! MESI against a naive twin that moves data, and snooping's times against formulas.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use probe::{Access, Request};
 use proptest::prelude::*;
-use units::{Addr, Cbm, Clos, CoreId, Line, Ps, Size, Span};
+use stats::Reason;
+use units::{Addr, Cbm, Clos, CoreId, Line, Ps, Rate, Size, Span};
 
 use super::{
-    ApplicationSpec, Coherence, Hierarchy, Inclusion, Interconnect, LlcSpec, MemorySpec, MesiState, SliceHash,
-    SnoopCounters, Supplied, Ways,
+    ApplicationSpec, Coherence, Hierarchy, HomeSocket, Inclusion, Interconnect, LlcSpec, MemorySpec, MesiState,
+    SliceHash, SnoopCounters, SocketsSpec, Supplied, Ways,
 };
 use crate::cache::CacheSpec;
 use crate::dram::DramSpec;
@@ -625,6 +626,117 @@ fn every_line_of_a_device_is_asked_for_and_comes_from_who_has_modified_it() {
     assert_eq!(memory.state(CoreId(2), Line(7)), MesiState::Invalid);
     let counters = memory.snoop_counters().unwrap() - before;
     assert_eq!((counters.broadcasts, counters.supplied.modified, counters.invalidations), (2, 1, 1));
+}
+
+/// Two cores on each of two sockets, the NIC at the first; links take 40.8 ns for a message and 44 for a line.
+fn on_two(coherence: Coherence, inclusion: Inclusion, lines: [u64; 3]) -> Hierarchy {
+    let spec = spec(coherence, inclusion, ring(), lines);
+    let sockets = SocketsSpec {
+        count: 2,
+        cores: Vec::new(),
+        nic: 0,
+        hop: Span::from_ns(40.0),
+        rate: Rate::from_gbps(160.0),
+        memory: HomeSocket::Socket(0),
+        regions: BTreeMap::new(),
+    };
+    let mut memory = Hierarchy::new(&spec, CORES.into(), "machine").unwrap();
+    memory.on_sockets(&sockets, &spec, &[], "machine").unwrap();
+    memory
+}
+
+const MESSAGE: Ps = Ps(40_800);
+const DATA: Ps = Ps(44_000);
+
+/// What the last answer of the other socket takes to the slice of line `line`: cores 2 and 3 are where links come in, and a stop from
+/// there.
+fn answer_from_afar(line: u64, takes: u64) -> Ps {
+    MESSAGE + ns(1 + takes + 1) + MESSAGE + ns(APART[line as usize % 4])
+}
+
+#[test]
+fn a_line_that_another_socket_has_modified_comes_over_the_link_once() {
+    let mut memory = on_two(Coherence::Snoop, Inclusion::Victim, LARGE);
+    access(&mut memory, 3, 5, Access::Store, Ps::ZERO);
+    let (now, before) = (ns(100_000), memory.socket_counters().unwrap());
+    let read = access(&mut memory, 0, 5, Access::Load, now);
+    // Its data follow the answer, which takes the link for 0.8 ns.
+    assert_eq!((read.at - now, read.served), (MESSAGE + ns(1 + 4 + 10 + 1) + Ps(800) + DATA, Served::Snoop));
+    let parts: Vec<_> = read.path.iter().filter(|(_, time)| time.0 > 0).collect();
+    assert_eq!(
+        parts,
+        [(Reason::Interconnect, ns(2)), (Reason::SocketLink, MESSAGE + Ps(800) + DATA), (Reason::Snoop, ns(14))]
+    );
+    let counters = memory.socket_counters().unwrap() - before;
+    // The request, its answer and the data.
+    assert_eq!(counters.links.iter().map(|(.., link)| link.bytes).collect::<Vec<_>>(), [16, 16 + 80]);
+    assert_eq!(counters.remote_snoops, 1);
+    assert_eq!([0, 3].map(|core| memory.state(CoreId(core), Line(5))), [MesiState::Shared; 2]);
+    assert_eq!(access(&mut memory, 1, 5, Access::Load, now * 2).served, Served::Llc, "it is up to date");
+    // The NIC asks, and nothing of its own misses first.
+    access(&mut memory, 3, 7, Access::Store, now * 3);
+    assert_eq!(memory.dma_read(Line(7), 1, now * 4) - now * 4, MESSAGE + ns(1 + 10 + 1) + Ps(800) + DATA);
+}
+
+#[test]
+fn memory_is_read_and_a_line_is_given_up_when_the_other_socket_has_answered() {
+    for line in [4, 5, 6, 7] {
+        let (to_slice, answers) = (ns(APART[line as usize % 4]), answer_from_afar(line, 14));
+        let took = [Coherence::Directory, Coherence::Snoop].map(|coherence| {
+            let mut memory = on_two(coherence, Inclusion::Victim, LARGE);
+            access(&mut memory, 0, line, Access::Load, ns(1_000)).at - ns(1_000)
+        });
+        assert_eq!(took[1] - took[0], answers - (to_slice + ns(28)), "line {line}");
+        let mut memory = on_two(Coherence::Snoop, Inclusion::Victim, LARGE);
+        for (n, core) in [(1, 0), (2, 3)] {
+            access(&mut memory, core, line, Access::Load, ns(100_000 * n));
+        }
+        let now = ns(1_000_000);
+        let store = access(&mut memory, 0, line, Access::Store, now);
+        assert_eq!(store.at - now, answers + to_slice, "line {line}");
+        assert_eq!(
+            [0, 3].map(|core| memory.state(CoreId(core), Line(line))),
+            [MesiState::Modified, MesiState::Invalid]
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+    #[test]
+    fn on_two_sockets_who_has_what_is_as_with_a_directory(
+        ops in prop::collection::vec((0u8..12, 0u16..CORES, 0u64..48), 1..400),
+        inclusion in prop::sample::select(vec![Inclusion::Victim, Inclusion::NonInclusive, Inclusion::Inclusive]),
+        few in any::<bool>(),
+    ) {
+        let lines = if few { [4, 8, 32] } else { [16, 32, 64] };
+        let mut memories =
+            [Coherence::Directory, Coherence::Snoop].map(|coherence| on_two(coherence, inclusion, lines));
+        let mut now = Ps::ZERO;
+        for (kind, core, line) in ops {
+            now += Ps(10_000_000);
+            let mut served = [None; 2];
+            for (memory, served) in memories.iter_mut().zip(&mut served) {
+                match kind {
+                    0..=8 => {
+                        let kind = if kind > 4 { Access::Store } else { Access::Load };
+                        let response = access(memory, core, line, kind, now);
+                        prop_assert_eq!(response.path.total(), response.at - now);
+                        *served = Some(response.served);
+                    }
+                    9..=10 => drop(memory.dma_write(Line(line), 1, now)),
+                    _ => drop(memory.dma_read(Line(line), 1, now)),
+                }
+            }
+            prop_assert_eq!(served[0], served[1]);
+            for line in 0..48 {
+                let [directory, snoop] =
+                    [0, 1].map(|n: usize| [0, 1, 2, 3].map(|core| memories[n].state(CoreId(core), Line(line))));
+                prop_assert_eq!(directory, snoop, "line {}", line);
+            }
+            prop_assert_eq!(memories[0].counters(), memories[1].counters());
+        }
+    }
 }
 
 #[test]

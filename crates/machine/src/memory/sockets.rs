@@ -13,10 +13,10 @@ use stats::{Path, Reason};
 use units::{Line, Ps};
 
 use super::behind::Behind;
-use super::exclusions::check_together;
 use super::extent::{Extent, check_names};
 use super::fabric::{Fabric, SocketCounters};
 use super::llc::{Llc, LlcSpec, Requester, SliceArrival};
+use super::protocol::Protocol;
 use super::socket_spec::SocketsSpec;
 use super::{Hierarchy, MemorySpec};
 use crate::MachineError;
@@ -26,8 +26,7 @@ impl Hierarchy {
     /// `extents` name where `sockets` says. Before anything else happens.
     ///
     /// # Errors
-    /// As [`SocketsSpec::check`]; a name in `regions` that none of `extents` has; what excludes sockets ([`super::EXCLUSIONS`]);
-    /// controllers of cubes.
+    /// As [`SocketsSpec::check`]; a name in `regions` that none of `extents` has; controllers of cubes.
     pub fn on_sockets(
         &mut self,
         sockets: &SocketsSpec,
@@ -36,19 +35,21 @@ impl Hierarchy {
         path: &str,
     ) -> Result<(), MachineError> {
         sockets.check(&format!("{path}.sockets"))?;
-        check_together(spec, true, path)?;
         check_names(&sockets.regions, extents, &format!("{path}.sockets.regions"))?;
         let fabric = Fabric::new(sockets, self.cores.len() as u32, extents);
         let mut llcs = Vec::with_capacity(fabric.sockets());
         for socket in 0..fabric.sockets() as u8 {
             llcs.push(Some(llc_of(&spec.llc, fabric.sockets_of_cores(), socket, path)?));
         }
+        let own = spec.l2.latency.ps();
+        let protocol =
+            Protocol::new(&spec.llc, fabric.sockets_of_cores(), fabric.sockets(), own, &format!("{path}.llc"))?;
         // Nothing has changed where this fails.
         let behind = Behind::new(spec, self.cores.len() as u32, fabric, self.llc.latency(), path)?;
         if let Some(first) = llcs[0].take() {
             self.llc = first;
         }
-        (self.others, self.behind) = (llcs, behind);
+        (self.others, self.behind, self.protocol) = (llcs, behind, protocol);
         Ok(())
     }
 
@@ -134,6 +135,10 @@ impl Hierarchy {
         }
         let near = self.behind.fabric.cores_here();
         let had = if write { self.take_from_others(line) } else { 0 };
+        if self.protocol.asks_all() {
+            // All have heard, and answered.
+            return Ps::ZERO;
+        }
         let fabric = &mut self.behind.fabric;
         let afar = others & !near;
         let from = if supplied && others & near == 0 { fabric.first_of(afar) } else { None };
@@ -213,6 +218,9 @@ impl Hierarchy {
             return Ps::ZERO;
         }
         let had = self.take_from_others(line);
+        if self.protocol.asks_all() {
+            return Ps::ZERO;
+        }
         let fabric = &mut self.behind.fabric;
         let told = fabric.of_cores(self.directory.get(line) & !fabric.cores_here()) | had;
         fabric.ask(told, None, now)

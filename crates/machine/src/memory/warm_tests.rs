@@ -12,7 +12,7 @@ use super::twin_tests::{Op, request, use_by_agent, write_to};
 use crate::{Memory, Served};
 
 /// What keeps time, and what counts it.
-const OF_TIME: [&str; 31] = [
+const OF_TIME: [&str; 32] = [
     "slices",
     "links",
     "in_flight",
@@ -36,6 +36,7 @@ const OF_TIME: [&str; 31] = [
     "busy",
     "waited",
     "heard",
+    "reached",
     "supplier",
     "walkers",
     "walking",

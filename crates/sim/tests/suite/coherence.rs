@@ -77,12 +77,13 @@ fn a_slow_bus_is_what_limits_a_machine_that_snoops() {
 }
 
 #[test]
-fn it_goes_with_controllers_applications_prefetchers_and_policies_and_says_with_what_not() {
+fn it_goes_with_controllers_applications_prefetchers_sockets_and_policies_and_says_with_what_not() {
     for with in [
         &["machine.dram.standard=ddr4-3200aa", "machine.dram.controller={}"][..],
         &["machine.applications.tables.llc=false"],
         &["machine.prefetcher={kind=\"next_line\", degree=1}", "machine.llc.inclusion=inclusive"],
         &["machine.stacked.memory.channels=8", "nic.cache_cells=32"],
+        &["machine.sockets={count=2, hop=\"50 ns\", rate=\"100 Gbps\"}"],
     ] {
         let found = document(&[&[RING, SNOOP], with].concat());
         assert!(number(&found, "/snooping/broadcasts") > 1000.0, "{with:?}");
@@ -99,10 +100,6 @@ fn it_goes_with_controllers_applications_prefetchers_and_policies_and_says_with_
         (
             &[RING, SNOOP, "machine.copy_table={}"],
             "machine.copy_table: given with machine.llc.coherence = snoop: allowed is one of them",
-        ),
-        (
-            &[RING, SNOOP, "machine.sockets={count=2, hop=\"50 ns\", rate=\"100 Gbps\"}"],
-            "machine.sockets: given with machine.llc.coherence = snoop: allowed is one of them",
         ),
     ] {
         let got = refused(set);
