@@ -27,7 +27,7 @@
 
 use std::net::Ipv4Addr;
 
-use packet::{PROTO_ICMP, PROTO_TCP, PROTO_UDP, Packet};
+use packet::{PROTO_ICMP, PROTO_TCP, PROTO_UDP, Packet, update_checksum};
 use probe::{Probe, Ref, RegionId, RegionSpec, Sharing};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -36,7 +36,7 @@ use units::{LockId, PortId, Ps};
 use crate::check::{self, Checked};
 use crate::forward::ChecksumCheck;
 use crate::tape::{Tape, TapeMark};
-use crate::ttl::{self, update_checksum};
+use crate::ttl;
 use crate::{DropReason, FunctionError, PacketFunction, Verdict};
 
 const BUCKETS: RegionId = RegionId(RegionId::FIRST_TABLE.0);

@@ -242,6 +242,19 @@ pub fn internet_checksum(data: &[u8]) -> u16 {
     !(sum as u16)
 }
 
+/// The checksum after one 16-bit word of what it covers changed from `old` to `new`. All three are
+/// in the byte order of the packet or all in the host's: one's complement sums do not care.
+///
+/// RFC 1624 equation 3. Over data that is not all zero, as an IP header never is, the result is
+/// what a full computation gives, never 0xffff for 0x0000.
+#[inline(always)]
+pub const fn update_checksum(checksum: u16, old: u16, new: u16) -> u16 {
+    let sum = (!checksum) as u32 + (!old) as u32 + new as u32;
+    // At most 3 * 0xffff: the first fold leaves at most 0x10000, the second no carry.
+    let sum = (sum & 0xffff) + (sum >> 16);
+    !((sum + (sum >> 16)) as u16)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

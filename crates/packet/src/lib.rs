@@ -14,7 +14,7 @@ mod rule;
 pub use address::{is_unicast_v4, is_unicast_v6};
 pub use header::{
     ETHERTYPE_IPV4, ETHERTYPE_IPV6, FiveTuple, L3, Layers, Malformed, PROTO_ICMP, PROTO_ICMPV6, PROTO_TCP, PROTO_UDP,
-    internet_checksum, layers,
+    internet_checksum, layers, update_checksum,
 };
 pub use layout::{
     ETHERNET_FCS_BYTES, ETHERNET_HEADER_BYTES, ETHERNET_OVERHEAD_BYTES, MBUF_DATA_ROOM_BYTES, MBUF_HEADER_BYTES,

@@ -21,6 +21,7 @@ use units::{PacketId, PacketRate, PortId, Ps, Rate};
 
 use crate::arrivals::{ArrivalSpec, Arrivals};
 use crate::capture::{Capture, CaptureReport, Gaps};
+use crate::destinations::{CaptureDestinations, RoutedDestinations};
 use crate::error::TrafficError;
 use crate::flows::{FlowSpec, Flowing, Flows, PrefixPool};
 use crate::frame;
@@ -67,6 +68,9 @@ pub struct SourceSpec {
     /// `capture`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u64>,
+    /// Whose addresses a capture's packets go to. Only with `capture`, and a routing table.
+    #[serde(default, skip_serializing_if = "CaptureDestinations::are_captured")]
+    pub destinations: CaptureDestinations,
     /// What made packets carry; only their first bytes are there when left out. Not with `capture`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<PayloadSpec>,
@@ -129,6 +133,8 @@ struct Replay {
     rounds: u64,
     /// All packets, if they fit.
     kept: Option<Kept>,
+    /// Of packets as they come from the file; those that are kept have been through it.
+    routed: Option<RoutedDestinations>,
     packets: u64,
     /// Of the frames of the first pass, without check sequence.
     longest: u32,
@@ -361,7 +367,7 @@ impl Blueprint {
     /// As [`Blueprint::new`], and [`TrafficError::Stopped`].
     pub fn new_until(spec: &SourceSpec, table: Option<&Table>, stop: &Stop) -> Result<Blueprint, TrafficError> {
         match &spec.capture {
-            Some(path) => Blueprint::replayed(spec, path, None, stop),
+            Some(path) => Blueprint::replayed(spec, path, None, table, stop),
             None => Blueprint::made(spec, table, None),
         }
     }
@@ -380,7 +386,7 @@ impl Blueprint {
     /// # Errors
     /// As [`Blueprint::new`]; a capture that is too large to be kept, or without any UE that sends.
     pub fn mobile_capture(spec: &SourceSpec, path: &Path, stop: &Stop) -> Result<Blueprint, TrafficError> {
-        Blueprint::replayed(spec, path, Some(Tunnels::default()), stop)
+        Blueprint::replayed(spec, path, Some(Tunnels::default()), None, stop)
     }
 
     /// The UEs that a capture of tunnels has taught; none of other traffic.
@@ -395,6 +401,10 @@ impl Blueprint {
         if let Some(rounds) = spec.rounds {
             let allowed = "only a capture is replayed in rounds (set `capture`, or leave `rounds` out)";
             return Err(TrafficError::spec("traffic.rounds", rounds, allowed));
+        }
+        if !spec.destinations.are_captured() {
+            let allowed = "made packets go where there are routes (set `capture`, or leave `destinations` out)";
+            return Err(TrafficError::spec("traffic.destinations", "routed", allowed));
         }
         let mut profile = ProfileSpec::load(spec.profile.as_deref().unwrap_or(DEFAULT_PROFILE))?;
         let content = blake3::hash(profile.to_toml().as_bytes()).to_hex().to_string();
@@ -456,6 +466,7 @@ impl Blueprint {
         spec: &SourceSpec,
         path: &Path,
         tunnels: Option<Tunnels>,
+        table: Option<&Table>,
         stop: &Stop,
     ) -> Result<Blueprint, TrafficError> {
         let given = [
@@ -475,7 +486,15 @@ impl Blueprint {
         if rounds == 0 {
             return Err(TrafficError::spec("traffic.rounds", 0, "1 or more can be"));
         }
-        let (replay, mean, trouble) = Replay::measure(path, rounds, tunnels, stop, &mut notes)?;
+        let routed = match (spec.destinations, table) {
+            (CaptureDestinations::Captured, _) => None,
+            (CaptureDestinations::Routed, Some(table)) => Some(RoutedDestinations::new(table)),
+            (CaptureDestinations::Routed, None) => {
+                let allowed = "packets of a function without routes keep their destinations (leave it out)";
+                return Err(TrafficError::spec("traffic.destinations", "routed", allowed));
+            }
+        };
+        let (replay, mean, trouble) = Replay::measure(path, rounds, tunnels, routed, stop, &mut notes)?;
         let arrivals = match &spec.arrivals {
             Some(arrivals) => {
                 if let (ArrivalSpec::Capture, Some(trouble)) = (arrivals, &trouble) {
@@ -661,6 +680,7 @@ impl Replay {
         path: &Path,
         rounds: u64,
         mut tunnels: Option<Tunnels>,
+        routed: Option<RoutedDestinations>,
         stop: &Stop,
         notes: &mut Vec<String>,
     ) -> Result<(Replay, MeanSize, Option<String>), TrafficError> {
@@ -670,10 +690,13 @@ impl Replay {
         let mut packet = Packet::default();
         let (mut packets, mut l1, mut l2) = (0u64, 0u64, 0u64);
         let (mut gaps, mut longest_frame) = (Gaps::default(), 0);
-        let mut complete = true;
+        let (mut complete, mut rewritten) = (true, 0u64);
         while capture.next(&mut packet) {
             if let Some(tunnels) = &mut tunnels {
                 tunnels.reach_core(&mut packet);
+            }
+            if let Some(routed) = &routed {
+                rewritten += u64::from(routed.rewrite(&mut packet));
             }
             packets += 1;
             l1 += packet.wire_bytes();
@@ -727,9 +750,15 @@ impl Replay {
                 tunnels.unwrapped
             ));
         }
-        let longest = longest_frame;
-        let path = path.into();
-        let replay = Replay { path, rounds, kept, packets, longest, period, report, checksums, content, subscribers };
+        if routed.is_some() {
+            notes.push(format!(
+                "{rewritten} of {packets} packets go where the routing table has no route: their destinations were replaced by others \
+                 that it has one to (traffic.destinations)"
+            ));
+        }
+        let (longest, path) = (longest_frame, path.into());
+        let replay =
+            Replay { path, rounds, kept, routed, packets, longest, period, report, checksums, content, subscribers };
         Ok((replay, mean, trouble))
     }
 
@@ -919,7 +948,13 @@ impl Replay {
                     *index += 1;
                     self.kept.as_ref().is_some_and(|k| k.get(*index - 1, packet))
                 }
-                ReplayPosition::File(reading) => reading.next(&self.path, packet),
+                ReplayPosition::File(reading) => {
+                    let more = reading.next(&self.path, packet);
+                    if let Some(routed) = self.routed.as_ref().filter(|_| more) {
+                        routed.rewrite(packet);
+                    }
+                    more
+                }
                 ReplayPosition::Ended => return false,
             };
             if more {
@@ -1088,6 +1123,50 @@ mod tests {
         rest(&mut source, 777);
         let mut clone = source.clone();
         assert_eq!(rest(&mut source, 3000), rest(&mut clone, 3000));
+    }
+
+    #[test]
+    fn a_captures_destinations_are_routed_in_memory_and_as_it_is_read() {
+        let mut bytes = b"\xd4\xc3\xb2\xa1\x02\0\x04\0\0\0\0\0\0\0\0\0\xff\xff\0\0\x01\0\0\0".to_vec();
+        for i in 0..100u32 {
+            bytes.extend([[0; 4], i.to_le_bytes(), 60u32.to_le_bytes(), 60u32.to_le_bytes()].concat());
+            let addresses = [1, 2, 3, 4, 10 + (i % 2) as u8, 0, 0, (i % 10) as u8];
+            let ip = [&[0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0][..], &addresses, &[0; 26]].concat();
+            bytes.extend([&[2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0][..], &ip].concat());
+        }
+        let file = std::env::temp_dir().join(format!("wirespeed-routed-{}.pcap", std::process::id()));
+        std::fs::write(&file, bytes).unwrap();
+        let table = Table::from_bytes(b"10.0.0.0/8\n192.0.2.0/24\n".to_vec(), "t").unwrap();
+        let destinations = CaptureDestinations::Routed;
+        let spec = SourceSpec { capture: Some(file.clone()), destinations, ..SourceSpec::default() };
+        let packets = [true, false].map(|kept| {
+            let mut blueprint = Blueprint::new(&spec, Some(&table)).unwrap();
+            assert!(
+                blueprint.notes().iter().any(|note| note.starts_with("50 of 100 packets")),
+                "{:?}",
+                blueprint.notes()
+            );
+            if let SourcePlan::Replayed(replay) = &mut blueprint.kind
+                && !kept
+            {
+                Arc::get_mut(replay).unwrap().kept = None;
+            }
+            rest(&mut blueprint.source(1, &Load::Timestamps(1.0)).unwrap(), 250)
+        });
+        assert_eq!(packets[0], packets[1]);
+        let to = |packet: &Packet| layers(&packet.data).unwrap().five_tuple.dst;
+        let seen: FxHashSet<_> = packets[0].iter().map(to).collect();
+        assert_eq!(seen.len(), 10, "five stay, and five become as many others");
+        for packet in &packets[0] {
+            let std::net::IpAddr::V4(to) = to(packet) else { panic!("{packet:?}") };
+            assert!(to.octets()[0] == 10 || to.octets()[..3] == [192, 0, 2], "{to}");
+        }
+        let without = Blueprint::new(&spec, None).unwrap_err().to_string();
+        assert!(without.starts_with("traffic.destinations = routed"), "{without}");
+        let made = SourceSpec { destinations, ..SourceSpec::default() };
+        let made = Blueprint::new(&made, Some(&table)).unwrap_err().to_string();
+        assert!(made.starts_with("traffic.destinations = routed"), "{made}");
+        std::fs::remove_file(&file).unwrap();
     }
 
     /// Of a capture in memory, and of one that is read again, packed or not; in the middle of a round and at its ends.

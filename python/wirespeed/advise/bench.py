@@ -509,7 +509,7 @@ def _why_nothing(row: Mapping[str, Any]) -> str:
     share = quantities.share(float(drops[reason]) / packets)
     remedy = "`wirespeed run` says what to change"
     if reason == "no_route":
-        remedy = "give the routing table of this traffic with --table"
+        remedy = "give the routing table of this traffic with --table, or packets a route with --routes rewrite"
     elif reason in _NOT_CARRIED:
         remedy = "`wirespeed inspect` shows what the capture holds"
     return f"{share} of the packets are dropped for {reason} ({_REASONS.get(reason, reason)}); {remedy}"

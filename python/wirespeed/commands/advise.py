@@ -12,7 +12,16 @@ from wirespeed import files
 from wirespeed.advise import FILES, Advice, advice, bench, text
 from wirespeed.commands import options
 from wirespeed.commands.fields import spread
-from wirespeed.commands.options import CaptureOpt, EachPointSetOpt, ForceOpt, QuietOpt, TableOpt, TablesOrJsonOpt
+from wirespeed.commands.options import (
+    CaptureOpt,
+    EachPointSetOpt,
+    ForceOpt,
+    QuietOpt,
+    RoutesOpt,
+    TableOpt,
+    TablesOrJsonOpt,
+    TakesRoutes,
+)
 from wirespeed.commands.output import emit_json, say, say_refused, show, show_command, stoppable
 from wirespeed.progress import Bar
 
@@ -30,7 +39,7 @@ app = typer.Typer()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(TakesRoutes):
     """What the command line says."""
 
     scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A TOML file, or the name of a shipped scenario.")]
@@ -69,6 +78,7 @@ class Options:
     jobs: Annotated[int | None, options.jobs("Processes", _ADVICE)] = None
     capture: CaptureOpt = None
     table: TableOpt = None
+    routes: RoutesOpt = None
     settings: EachPointSetOpt = None
     out: Annotated[
         Path, options.out("Keep finished runs, advice.json, advice.html and its tables (Parquet, CSV) here.")

@@ -6,10 +6,10 @@ a function, such as `seed`, which takes the words.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import typer
 
@@ -167,6 +167,23 @@ TableOpt = Annotated[
     Path | None,
     table("Use this prefix table: MRT TABLE_DUMP(_V2) or a plain list, also compressed.", TRAFFIC),
 ]
+Routes: TypeAlias = Literal["default", "rewrite"]
+"""What packets do that the routing table has no route to, other than being rejected."""
+_ROUTES: Final[Mapping[Routes, str]] = {
+    "default": "function.forward.default_route=true",
+    "rewrite": "traffic.destinations=routed",
+}
+RoutesOpt = Annotated[
+    Routes | None,
+    typer.Option(
+        "--routes",
+        help="Packets of a capture whose destinations the table does not know are rejected. "
+        "[bold]default[/bold]: they go by a default route. [bold]rewrite[/bold]: each such destination becomes one "
+        "that the table knows, the same each time, so flows stay flows.",
+        show_default=False,
+        rich_help_panel=TRAFFIC,
+    ),
+]
 SetOpt = Annotated[
     list[str] | None,
     setting(
@@ -197,11 +214,26 @@ TablesOrJsonOpt = Annotated[Form, form("Tables to read, or one JSON object.")]
 QuietOpt = Annotated[bool, quiet()]
 
 
+class TakesRoutes:
+    """Options with `routes`, which are a setting like any other, the last, once they have been read."""
+
+    __slots__ = ()
+    routes: RoutesOpt
+    settings: list[str] | None
+
+    def __post_init__(self) -> None:
+        """Moves `routes` to `settings`."""
+        if self.routes is not None:
+            object.__setattr__(self, "settings", [*(self.settings or []), _ROUTES[self.routes]])
+            object.__setattr__(self, "routes", None)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traffic:
+class Traffic(TakesRoutes):
     """What a scenario is run with."""
 
     capture: CaptureOpt = None
     table: TableOpt = None
+    routes: RoutesOpt = None
     settings: SetOpt = None
     seed: SeedOpt = None

@@ -17,9 +17,11 @@ from wirespeed.commands.options import (
     EachPointSetOpt,
     ForceOpt,
     QuietOpt,
+    RoutesOpt,
     SeedOpt,
     TableOpt,
     TablesOrJsonOpt,
+    TakesRoutes,
     ThreadsOpt,
 )
 from wirespeed.commands.output import emit, emit_json, say, say_refused, show, show_command, stoppable
@@ -42,7 +44,7 @@ app = typer.Typer()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(TakesRoutes):
     """What the command line says."""
 
     scenario: Annotated[str, typer.Argument(metavar="SCENARIO", help="A TOML file, or the name of a shipped scenario.")]
@@ -108,6 +110,7 @@ class Options:
     ] = None
     capture: CaptureOpt = None
     table: TableOpt = None
+    routes: RoutesOpt = None
     settings: EachPointSetOpt = None
     seed: SeedOpt = None
     threads: ThreadsOpt = None

@@ -12,7 +12,16 @@ from wirespeed import files, scenarios, terminal
 from wirespeed.commands import options
 from wirespeed.commands.exits import EXIT_INCOMPLETE
 from wirespeed.commands.fields import spread
-from wirespeed.commands.options import CaptureOpt, EachPointSetOpt, ForceOpt, QuietOpt, TableOpt, TablesOrJsonOpt
+from wirespeed.commands.options import (
+    CaptureOpt,
+    EachPointSetOpt,
+    ForceOpt,
+    QuietOpt,
+    RoutesOpt,
+    TableOpt,
+    TablesOrJsonOpt,
+    TakesRoutes,
+)
 from wirespeed.commands.output import emit, emit_json, say, say_refused, stoppable
 from wirespeed.console import Console
 from wirespeed.errors import InputError
@@ -40,7 +49,7 @@ app = typer.Typer()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(TakesRoutes):
     """What the command line says."""
 
     scenario: Annotated[
@@ -127,6 +136,7 @@ class Options:
     ] = False
     capture: CaptureOpt = None
     table: TableOpt = None
+    routes: RoutesOpt = None
     settings: EachPointSetOpt = None
     engine: Annotated[
         str, typer.Option("--engine", help="local (processes), threads or dask.", rich_help_panel=_WHERE)

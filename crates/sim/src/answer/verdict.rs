@@ -560,13 +560,13 @@ impl Facts<'_> {
                 && scenario.traffic.capture.is_some()
                 && scenario.function.forward.table.is_none();
             if made && rejected as f64 > MANY_REJECTED * self.packets as f64 {
-                advice.push(format!("{share} of the packets were rejected, and cost less than what is forwarded: the routing table is a made one that does not know the capture's addresses; give its own (--table FILE)."));
+                advice.push(format!("{share} of the packets were rejected, and cost less than what is forwarded: the routing table is a made one that does not know the capture's addresses; give its own (--table FILE), or packets a route (--routes rewrite)."));
             } else if scenario.function.forward.table.is_some()
                 && let Some(&lacking) = m.rejected.get("no_route")
                 && lacking as f64 > MANY_REJECTED * self.packets as f64
             {
                 let share = percent(lacking as f64 / self.packets as f64);
-                advice.push(format!("{share} of the packets were rejected because the routing table does not know where they go, and cost less than what is forwarded: is it the table of the place where the traffic was captured?"));
+                advice.push(format!("{share} of the packets were rejected because the routing table does not know where they go, and cost less than what is forwarded: is it the table of the place where the traffic was captured? Addresses that were changed get a route by --routes rewrite."));
             }
         }
     }

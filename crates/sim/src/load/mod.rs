@@ -400,11 +400,14 @@ pub(crate) fn build(
 /// The routes of `table`. Next hops that entries cannot hold share the last one that they can: a file's numbers are
 /// indices, so there are never as many.
 pub(crate) fn routes<'a>(spec: &ForwardingSpec, table: &'a Table) -> impl Iterator<Item = (Prefix, NextHop)> + use<'a> {
-    let hops = spec.next_hops;
-    table.routes.iter().filter_map(move |r| {
+    let (hops, is_given) = (spec.next_hops, spec.default_route);
+    // The table's own go last, so that a default route of its own stands.
+    let everywhere = [Prefix::V4 { addr: 0, len: 0 }, Prefix::V6 { addr: 0, len: 0 }];
+    let default = everywhere.into_iter().filter(move |_| is_given).filter_map(|to| Some((to, NextHop::new(0)?)));
+    default.chain(table.routes.iter().filter_map(move |r| {
         let class = r.next_hop.unwrap_or_else(|| spread(r.prefix) % hops);
         NextHop::new(class).map(|hop| (r.prefix, hop))
-    })
+    }))
 }
 
 /// A stable hash of a prefix (the 64-bit finaliser of MurmurHash3).

@@ -163,6 +163,9 @@ pub struct ForwardingSpec {
     pub prefixes: u32,
     /// Next hops of a made table, or of a list without next hops.
     pub next_hops: u32,
+    /// Whether packets that no route of the table covers go by one to everywhere, the first next hop's, in place of being rejected.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub default_route: bool,
     /// How lookups are done.
     pub lookup: ForwardSpec,
 }
@@ -173,6 +176,7 @@ impl Default for ForwardingSpec {
             table: None,
             prefixes: traffic::Table::FULL_IPV4 as u32,
             next_hops: 64,
+            default_route: false,
             lookup: ForwardSpec::default(),
         }
     }

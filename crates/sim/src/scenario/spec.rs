@@ -14,7 +14,7 @@ use machine::memory::{
 use machine::nic::{Holders, Mempool, MempoolSpec, NicSpec, PipelineSpec, RxRings, ServerLayout};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use traffic::{ArrivalSpec, FlowSpec, MixSpec, PayloadSpec, PhaseSpec, SizeSpec, SourceSpec};
+use traffic::{ArrivalSpec, CaptureDestinations, FlowSpec, MixSpec, PayloadSpec, PhaseSpec, SizeSpec, SourceSpec};
 use units::{Addr, PacketRate, Ps, Rate};
 
 use super::clos::ClosSpec;
@@ -191,6 +191,9 @@ pub struct TrafficSpec {
     /// How often a capture is replayed; as often as packets are wanted by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u64>,
+    /// Whose addresses a capture's packets go to: `routed` replaces those that the routing table has no route to.
+    #[serde(skip_serializing_if = "CaptureDestinations::are_captured")]
+    pub destinations: CaptureDestinations,
     /// What made packets carry, for functions that look at it; nothing but headers when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub payload: Option<PayloadSpec>,
@@ -210,6 +213,7 @@ impl TrafficSpec {
             mix: self.mix,
             flows: self.flows.clone(),
             rounds: self.rounds,
+            destinations: self.destinations,
             payload: self.payload,
             phases: self.phases.clone(),
         }
