@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 import time
@@ -16,6 +17,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+import documents
 import wirespeed
 import wirespeed.summary
 from wirespeed import api
@@ -233,6 +235,26 @@ def test_a_real_capture_is_inspected_and_run(tmp_path: Path) -> None:
     ran = command("run", SCENARIO, *QUICK_OPTIONS, "--capture", str(CAPTURE), "--out", str(tmp_path))
     assert ran.returncode == 0, ran.stderr
     assert CAPTURE.name in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("routes", ["default", "rewrite"])
+def test_packets_that_no_route_covers_get_one(tmp_path: Path, routes: str) -> None:
+    frames = [documents.frame(i) for i in range(300)]
+    head = struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1)
+    records = [struct.pack("<IIII", 1, 10 * i, len(each), len(each)) + each for i, each in enumerate(frames)]
+    (tmp_path / "trace.pcap").write_bytes(head + b"".join(records))
+    (tmp_path / "one.txt").write_text("192.0.2.0/24\n")
+    files = ["--capture", str(tmp_path / "trace.pcap"), "--table", str(tmp_path / "one.txt"), "--format=json"]
+    short = [*files, "--set=run.packets=3000", "--set=run.curve=[]"]
+    rejected = json.loads(command("run", SCENARIO, *short).stdout)
+    assert rejected["drops"] == {"no_route": 3000}
+    assert "--routes rewrite" in str(rejected["verdict"]["advice"])
+    ran = command("run", SCENARIO, *short, "--routes", routes)
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(ran.stdout)
+    assert (found["drops"], found["packets"]) == ({}, 3000)
+    told = [note for note in found["notes"] if "have a route" in note or "has no route" in note]
+    assert bool(told) == (routes == "rewrite"), found["notes"]
 
 
 @pytest.mark.skipif(not PREFIXES.exists(), reason="shared/data is not there: no real prefix table is inspected")

@@ -204,7 +204,12 @@ impl Commanded {
         let name = part.name();
         let of_standard = DramSpec::of_part(part, spec.overhead)?;
         let usual = of_standard.page;
-        let same = DramSpec { channels: spec.channels, page: spec.page, ..of_standard };
+        let mut standard = part.standard().unwrap_or_else(presets::ddr4_2400u);
+        // More banks are more ranks.
+        let of_a_rank = standard.groups * standard.banks;
+        let banks = if spec.banks.is_multiple_of(of_a_rank) { spec.banks } else { of_standard.banks };
+        standard.ranks = banks / of_a_rank;
+        let same = DramSpec { channels: spec.channels, page: spec.page, banks, ..of_standard };
         if let Some((field, came, has)) = changed(&DramSpec { controller: None, ..spec.clone() }, &same) {
             let remedy = "leave it out, or remove dram.controller";
             return error(field, came, format!("the standard's {has} with a controller"), remedy);
@@ -216,7 +221,6 @@ impl Commanded {
             let came = format!("{page} with {path}.page = {}", spec.page);
             return error("controller.page", came, "one that says the same".into(), "leave one of them out");
         }
-        let mut standard = part.standard().unwrap_or_else(presets::ddr4_2400u);
         let (round_robin, map) = setting.address_map(&mut standard, spec.channels, path)?;
         let interleave = round_robin.then(|| Divisor::new(spec.channels));
         let mut decoder = Decoder::new(&map, &standard)?;
@@ -710,7 +714,8 @@ fn changed(spec: &DramSpec, standard: &DramSpec) -> Option<(&'static str, String
         ("t_rfc", &spec.t_rfc, &standard.t_rfc),
     ];
     if spec.banks != standard.banks {
-        return Some(("banks", spec.banks.to_string(), standard.banks.to_string()));
+        let has = format!("{}, or as many for each of several ranks", standard.banks);
+        return Some(("banks", spec.banks.to_string(), has));
     }
     if spec.row != standard.row {
         return Some(("row", spec.row.to_string(), standard.row.to_string()));

@@ -67,7 +67,7 @@ pub struct DramSpec {
     pub page: PagePolicy,
     /// Channels, lines interleaved over them.
     pub channels: u32,
-    /// Banks of a channel, over all ranks and bank groups; a power of two.
+    /// Banks of a channel, over all ranks and bank groups; a power of two. How many ranks there are follows from them.
     pub banks: u32,
     /// Bytes of a row over the channel's width.
     pub row: Size,

@@ -6,6 +6,7 @@ use machine::cores::{Core, CoreModel, CoreSpec, CoreStep};
 use machine::dram::map::AddressMap;
 use machine::dram::presets;
 use machine::dram::simulate::{DramRecordOptions, DramTrace, RequestArrivals, simulate};
+use machine::dram::standard::Standard;
 use machine::dram::{ControllerSetting, DramSpec, PagePolicy};
 use machine::memory::{CopyTableSpec, Hierarchy, Inclusion, LlcSpec, MemoryReply, MemorySpec, TlbSpec};
 use machine::{Memory, Reply, Served};
@@ -169,14 +170,16 @@ fn a_chain_of_loads_takes_the_unloaded_latency_each() {
 /// The same requests through the LLC and through the simulator of whole traces.
 #[test]
 fn a_saturated_memory_has_the_bandwidth_of_the_stand_alone_simulator() {
-    for (standard, order, writes, page) in [
-        ("ddr4-2400u", "fr-fcfs", "mixed", "open"),
-        ("ddr4-3200aa", "fr-fcfs=4", "drain=32/24/8", "open"),
-        ("ddr5-6400b", "fr-fcfs=16", "drain=32/24/8", "adaptive=128"),
-        ("ddr3-1600k", "fcfs=2", "mixed", "open"),
-        ("ddr4-3200aa", "batch=direction/4/2", "mixed", "open"),
-        ("hbm2-2000", "fr-fcfs", "mixed", "closed"),
-        ("gddr5-8000", "fr-fcfs=8", "mixed", "open"),
+    for (standard, ranks, order, writes, page) in [
+        ("ddr4-2400u", 1, "fr-fcfs", "mixed", "open"),
+        ("ddr4-2400u", 2, "fr-fcfs", "mixed", "open"),
+        ("ddr4-3200aa", 1, "fr-fcfs=4", "drain=32/24/8", "open"),
+        ("ddr5-6400b", 1, "fr-fcfs=16", "drain=32/24/8", "adaptive=128"),
+        ("ddr3-1600k", 1, "fcfs=2", "mixed", "open"),
+        ("ddr3-1600k", 4, "fcfs=2", "mixed", "open"),
+        ("ddr4-3200aa", 1, "batch=direction/4/2", "mixed", "open"),
+        ("hbm2-2000", 1, "fr-fcfs", "mixed", "closed"),
+        ("gddr5-8000", 1, "fr-fcfs=8", "mixed", "open"),
     ] {
         for random in [false, true] {
             let parts = "row rank bank group column channel";
@@ -187,7 +190,10 @@ fn a_saturated_memory_has_the_bandwidth_of_the_stand_alone_simulator() {
                 page: Some(page.parse().unwrap()),
                 ..ControllerSetting::default()
             };
-            let mut memory = hierarchy(standard, None, setting.clone());
+            // Ranks follow from the banks.
+            let mut spec = spec(standard, None, setting.clone());
+            spec.dram.banks *= ranks;
+            let mut memory = Hierarchy::new(&spec, 4, "machine").unwrap();
             let n = 40_000u64;
             let lines: Vec<u64> =
                 (0..n).map(|i| if random { i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 44 } else { i }).collect();
@@ -203,7 +209,7 @@ fn a_saturated_memory_has_the_bandwidth_of_the_stand_alone_simulator() {
             }
             let [MemoryReply::Device(answered, end)] = answers[..] else { panic!("{answers:?}") };
             assert_eq!(answered, transaction);
-            let alone = presets::preset(standard).unwrap();
+            let alone = Standard { ranks, ..presets::preset(standard).unwrap() };
             let map = AddressMap::of_parts(&alone, parts).unwrap();
             // A line that is asked for again while it is on its way is asked for once.
             let addresses: Vec<u64> = {
@@ -217,7 +223,7 @@ fn a_saturated_memory_has_the_bandwidth_of_the_stand_alone_simulator() {
                     .report;
             let through = addresses.len() as f64 * 64.0 / end.as_secs();
             let off = through / expected.bytes_per_s - 1.0;
-            assert!(off.abs() < 0.01, "{standard} {order} random {random}: {:.2} % off", off * 100.0);
+            assert!(off.abs() < 0.01, "{standard} x {ranks} {order} random {random}: {:.2} % off", off * 100.0);
             let report = memory.dram_report(end).unwrap().report;
             let s = report.shares;
             let sum = s.data + s.turnaround + s.bank_group + s.row_miss + s.bank_conflict + s.refresh + s.idle;
@@ -472,6 +478,10 @@ fn contradictions_are_named() {
             "machine.dram.controller = no standard: allowed is with dram.standard, one of sdram-100-2, ",
         ),
         (bad(None, |dram, _| dram.t_cl = Span::from_ns(20.0)), "machine.dram.t_cl = 20 ns: allowed is the standard's "),
+        (
+            bad(None, |dram, _| dram.banks = 8),
+            "machine.dram.banks = 8: allowed is the standard's 16, or as many for each",
+        ),
         (
             bad(None, |_, c| c.map = "row bank channel column group".into()),
             "machine.dram.controller.map = \"row bank channel column group\" over 6 channels: allowed is channel as",
