@@ -11,13 +11,15 @@ use crate::MachineError;
 /// The copy table with real bytes: what it says has moved is moved, and nothing else, so whatever it
 /// gets wrong can be read.
 ///
-/// Addresses are below the memory's size; what is read or written is within one line, copies are
-/// not. For tests and small experiments: each cache has room for all of memory.
+/// Addresses are below the memory's size; what a CPU reads or writes is within one line of an L1, what a device does within
+/// one of the shared cache, copies are not. For tests and small experiments: each cache has room for all of memory.
 #[derive(Clone, Debug)]
 pub struct Functional {
     system: CopySystem,
     instruction: CopyInstruction,
     line: usize,
+    /// Bytes of a line of an L1.
+    part: usize,
     memory: Vec<u8>,
     shared: Vec<u8>,
     l1: Vec<Vec<u8>>,
@@ -56,7 +58,9 @@ impl Functional {
         let l1 = if spec.l1.is_some() { vec![junk.clone(); spec.cpus as usize] } else { Vec::new() };
         let instruction = spec.instruction;
         let moves = Moves::new();
-        Ok(Functional { system, instruction, line, memory, shared: junk, l1, moves, fault, by_table: 0, table_hits: 0 })
+        let part = spec.l1_line() as usize;
+        let (shared, by_table, table_hits) = (junk, 0, 0);
+        Ok(Functional { system, instruction, line, part, memory, shared, l1, moves, fault, by_table, table_hits })
     }
 
     /// The state of caches and table.
@@ -66,7 +70,7 @@ impl Functional {
 
     /// `core` reads the bytes at `addr`.
     pub fn read(&mut self, core: CoreId, addr: usize, bytes: usize) -> &[u8] {
-        let line = self.line_of(addr);
+        let line = self.part_of(addr);
         let source = self.system.read(core, line, &mut self.moves);
         self.apply();
         let here = addr..addr + bytes;
@@ -86,7 +90,7 @@ impl Functional {
 
     /// `core` writes `data` at `addr`.
     pub fn write(&mut self, core: CoreId, addr: usize, data: &[u8]) {
-        let written = self.system.write(core, self.line_of(addr), &mut self.moves);
+        let written = self.system.write(core, self.part_of(addr), &mut self.moves);
         self.apply();
         let here = addr..addr + data.len();
         if written.l1 {
@@ -148,8 +152,26 @@ impl Functional {
     }
 
     fn move_piece(&mut self, core: CoreId, src: usize, dst: usize, register: &mut [u8]) {
-        register.copy_from_slice(self.read(core, src, register.len()));
-        self.write(core, dst, register);
+        // All is loaded before any is stored, a line of an L1 at a time.
+        let pieces = |at: usize, bytes: usize, part: usize| {
+            let mut done = 0;
+            std::iter::from_fn(move || {
+                let from = done;
+                done = bytes.min(from + part - (at + from) % part);
+                (from < bytes).then_some(from..done)
+            })
+        };
+        for piece in pieces(src, register.len(), self.part) {
+            let loaded = self.read(core, src + piece.start, piece.len());
+            register[piece].copy_from_slice(loaded);
+        }
+        for piece in pieces(dst, register.len(), self.part) {
+            self.write(core, dst + piece.start, &register[piece]);
+        }
+    }
+
+    fn part_of(&self, addr: usize) -> Line {
+        Line((addr / self.part) as u64)
     }
 
     fn line_of(&self, addr: usize) -> Line {
@@ -158,7 +180,9 @@ impl Functional {
 
     fn apply(&mut self) {
         let n = self.line;
+        let part = self.part;
         let at = |line: Line| line.0 as usize * n..(line.0 as usize + 1) * n;
+        let here = |line: Line| line.0 as usize * part..(line.0 as usize + 1) * part;
         for moved in self.moves.drain(..) {
             match moved {
                 Move::Fill(line) => self.shared[at(line)].copy_from_slice(&self.memory[at(line)]),
@@ -167,12 +191,12 @@ impl Functional {
                 Move::Drop(line) => self.shared[at(line)].fill(JUNK),
                 Move::Search { .. } => {}
                 Move::L1Fill { core, from, line } => {
-                    self.l1[core.0 as usize][at(line)].copy_from_slice(&self.shared[at(from)]);
+                    self.l1[core.0 as usize][here(line)].copy_from_slice(&self.shared[here(from)]);
                 }
                 Move::L1WriteBack { core, line } => {
-                    self.shared[at(line)].copy_from_slice(&self.l1[core.0 as usize][at(line)]);
+                    self.shared[here(line)].copy_from_slice(&self.l1[core.0 as usize][here(line)]);
                 }
-                Move::L1Drop { core, line } => self.l1[core.0 as usize][at(line)].fill(JUNK),
+                Move::L1Drop { core, line } => self.l1[core.0 as usize][here(line)].fill(JUNK),
             }
         }
     }

@@ -89,6 +89,8 @@ pub struct CopyCounts {
     pub store_hits: u64,
     /// Loads served by the table.
     pub table_hits: u64,
+    /// Loads served by another CPU's L1.
+    pub snoops: u64,
     /// Lines copied by the table.
     pub lines_by_table: u64,
     /// Lines from memory.
@@ -112,6 +114,8 @@ pub struct CopyLevel {
     line: u64,
     /// Lines are powers of two.
     shift: u32,
+    /// Likewise of an L1.
+    l1_shift: u32,
     instruction: CopyInstruction,
     costs: CopyClocks,
     due: Vec<Due>,
@@ -232,6 +236,7 @@ impl CopyLevel {
             system: CopySystem::new(spec)?,
             line: u64::from(spec.line),
             shift: spec.line.trailing_zeros(),
+            l1_shift: spec.l1_line().trailing_zeros(),
             instruction: spec.instruction,
             costs,
             due: Vec::new(),
@@ -246,7 +251,7 @@ impl CopyLevel {
         &self.system
     }
 
-    /// Bytes of a line.
+    /// Bytes of a line of the shared cache.
     pub fn line_bytes(&self) -> u64 {
         self.line
     }
@@ -307,7 +312,7 @@ impl CopyLevel {
         bytes: u64,
         spent: &mut Spent<A>,
     ) -> Served {
-        let (first, last) = (addr >> self.shift, (addr + bytes.max(1) - 1) >> self.shift);
+        let (first, last) = (addr >> self.l1_shift, (addr + bytes.max(1) - 1) >> self.l1_shift);
         let served = self.one(core, access, Line(first), spent);
         if last != first {
             self.one(core, access, Line(last), spent);
@@ -390,6 +395,7 @@ impl CopyLevel {
             };
             self.counts.load_hits += u64::from(source == if with_l1 { DataSource::L1 } else { DataSource::Cache });
             self.counts.table_hits += u64::from(served == Served::Engine);
+            self.counts.snoops += u64::from(served == Served::Snoop);
             if l1 {
                 spent.push(Reason::L1, self.costs.l1);
             }
@@ -411,10 +417,12 @@ impl CopyLevel {
             self.counts.touched += 1;
             spent.push(Reason::Copy, self.costs.touch);
         }
+        if written.l1 && written.source != DataSource::L1 {
+            // The L1 gets the line.
+            spent.push(Reason::L2, self.costs.shared);
+        }
         if written.shared {
             self.post(spent, Ps::ZERO, self.costs.shared);
-        } else if written.source != DataSource::L1 {
-            spent.push(Reason::L2, self.costs.shared);
         }
         match written.source {
             DataSource::L1 => Served::L1,

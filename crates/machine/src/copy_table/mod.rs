@@ -10,8 +10,7 @@
 //! [`CopySystem`] CPUs around it. Operations tell [`Steps`] of the lines that move ([`Move`]); [`CopyLevel`]
 //! charges those that cost time, and [`Functional`] applies all of them to real bytes.
 //!
-//! Left out: lines of different size in L1 and L2 (the paper's are 64 and 128 B), page faults between
-//! the lines of a copy, and virtual addresses.
+//! Left out: page faults between the lines of a copy, and virtual addresses.
 //!
 //! Source: Duarte and Wong, "Cache-based Memory Copy Hardware Accelerator for Multi-core Systems",
 //! IEEE TC 2010, sections 1.1 and 3, table 2.

@@ -25,7 +25,8 @@ pub enum Move {
         /// Entries of the class before the one that was wanted.
         place: u32,
     },
-    /// `from`, in the cache, to a core's L1 as `line`; the two differ where the table serves it.
+    /// `from`, in the cache, to a core's L1 as `line`; the two differ where the table serves it. Lines are the L1's, here
+    /// and below.
     L1Fill {
         /// Whose L1.
         core: CoreId,

@@ -12,30 +12,40 @@ use crate::MachineError;
 pub enum WritePolicy {
     /// Passes it on, and keeps a copy only of lines that it has.
     Through,
+    /// Takes the line, and passes the store on.
+    ThroughAllocate,
     /// Takes the line, and writes it back when it leaves.
     Back,
 }
 
-/// A private first-level cache.
+/// A private first-level cache. The default is table 2 of the paper; whether its L1 takes a line for a store is not said
+/// there.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct L1Spec {
     /// Capacity; a multiple of ways times lines.
     pub size: Size,
+    /// Bytes of its lines, a power of two from 16 up to a line of the shared cache.
+    pub line: u32,
     /// Ways of a set, 1 to 32.
     pub ways: u32,
     /// What it does with a store.
     pub writes: WritePolicy,
 }
 
-/// CPUs, their caches and the indexing table. The default is table 2 of the paper, with the L2's line
-/// everywhere.
+impl Default for L1Spec {
+    fn default() -> L1Spec {
+        L1Spec { size: Size::from_bytes(32 << 10), line: 64, ways: 1, writes: WritePolicy::Through }
+    }
+}
+
+/// CPUs, their caches and the indexing table. The default is table 2 of the paper.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CopySystemSpec {
     /// CPUs on the bus, 1 to 64.
     pub cpus: u32,
-    /// Bytes of a line of all caches, 16 to 128, a power of two.
+    /// Bytes of a line of the shared cache and the table, 16 to 128, a power of two.
     pub line: u32,
     /// Each CPU's L1. Without one, CPUs use the shared cache itself.
     pub l1: Option<L1Spec>,
@@ -70,7 +80,7 @@ impl Default for CopySystemSpec {
         CopySystemSpec {
             cpus: 1,
             line: 128,
-            l1: Some(L1Spec { size: Size::from_bytes(32 << 10), ways: 1, writes: WritePolicy::Through }),
+            l1: Some(L1Spec::default()),
             size: Size::from_bytes(2 << 20),
             ways: 8,
             table: true,
@@ -82,6 +92,8 @@ impl Default for CopySystemSpec {
 /// Sets and ways.
 pub(super) struct TableShape {
     pub l1: Option<(u64, u32, WritePolicy)>,
+    /// A line of the shared cache has this power of two of lines of an L1.
+    pub parts: u32,
     pub sets: u64,
     pub ways: u32,
 }
@@ -103,15 +115,20 @@ impl CopySystemSpec {
             let came = format!("{least} to {most} bytes");
             return Err(wrong("instruction", came, "least up to most", "raise most or lower least"));
         }
-        let sets = |field: &str, size: Size, ways: u32| {
+        let part = self.l1_line();
+        if !(16..=self.line).contains(&part) || !part.is_power_of_two() {
+            let allowed = format!("a power of two from 16 to {} bytes, the shared cache's line", self.line);
+            return Err(wrong("l1.line", part.to_string(), &allowed, "choose one of these"));
+        }
+        let sets = |field: &str, size: Size, ways: u32, line: u32| {
             if !(1..=32).contains(&ways) {
                 let remedy = "choose a number of ways in that range";
                 return Err(wrong(&format!("{field}ways"), ways.to_string(), "1 to 32 ways", remedy));
             }
-            let set = u64::from(ways) * u64::from(self.line);
+            let set = u64::from(ways) * u64::from(line);
             let bytes = size.bytes();
             if bytes == 0 || !bytes.is_multiple_of(set) || bytes > 1 << 32 {
-                let came = format!("{size} with {ways} ways of {} B", self.line);
+                let came = format!("{size} with {ways} ways of {line} B");
                 let allowed = "a multiple of ways x line, up to 4 GiB";
                 let remedy = crate::cache::nearest_size(bytes, set);
                 return Err(wrong(&format!("{field}size"), came, allowed, &remedy));
@@ -119,9 +136,15 @@ impl CopySystemSpec {
             Ok(bytes / set)
         };
         let l1 = match &self.l1 {
-            Some(l1) => Some((sets("l1.", l1.size, l1.ways)?, l1.ways, l1.writes)),
+            Some(l1) => Some((sets("l1.", l1.size, l1.ways, l1.line)?, l1.ways, l1.writes)),
             None => None,
         };
-        Ok(TableShape { l1, sets: sets("", self.size, self.ways)?, ways: self.ways })
+        let parts = (self.line / part).trailing_zeros();
+        Ok(TableShape { l1, parts, sets: sets("", self.size, self.ways, self.line)?, ways: self.ways })
+    }
+
+    /// Bytes of a line as CPUs see it: of an L1, or of the shared cache where there is none.
+    pub fn l1_line(&self) -> u32 {
+        self.l1.as_ref().map_or(self.line, |l1| l1.line)
     }
 }

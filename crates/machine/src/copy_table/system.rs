@@ -14,10 +14,15 @@ use crate::cache::TagArray;
 /// L1 lines follow MESI: modified is a dirty line, exclusive one that no other L1 has. A line that
 /// the table serves or points at is never given as exclusive: its first write is to reach the
 /// table. Devices are coherent: what they read or write is settled first.
+///
+/// An L1's line may be a part of one of the shared cache. Lines that a CPU reads or writes are those of an L1; lines that
+/// are copied, and those of devices, are those of the shared cache.
 #[derive(Clone, Debug)]
 pub struct CopySystem {
     l1: Vec<TagArray>,
     policy: WritePolicy,
+    /// A line of the shared cache has this power of two of lines of an L1.
+    parts: u32,
     shared: CopyCache,
     fault: Fault,
 }
@@ -54,7 +59,7 @@ impl CopySystem {
         };
         let policy = shape.l1.map_or(WritePolicy::Through, |(.., policy)| policy);
         let shared = CopyCache::new(shape.sets, shape.ways, spec.table).with_fault(fault);
-        Ok(CopySystem { l1, policy, shared, fault })
+        Ok(CopySystem { l1, policy, parts: shape.parts, shared, fault })
     }
 
     /// The shared cache.
@@ -73,7 +78,7 @@ impl CopySystem {
     pub fn read(&mut self, core: CoreId, line: Line, steps: &mut impl Steps) -> DataSource {
         let me = core.0 as usize;
         if self.l1.is_empty() {
-            return self.shared.read(line, steps);
+            return self.shared.read(self.around(line), steps);
         }
         if self.l1[me].use_line(line).is_some() {
             return DataSource::L1;
@@ -86,36 +91,45 @@ impl CopySystem {
     pub fn write(&mut self, core: CoreId, line: Line, steps: &mut impl Steps) -> WriteTarget {
         let me = core.0 as usize;
         if self.l1.is_empty() {
-            let hit = self.shared.write(line, steps);
+            let hit = self.shared.write(self.around(line), steps);
             let source = if hit { DataSource::Cache } else { DataSource::Memory };
             return WriteTarget { source, l1: false, shared: true };
         }
-        if self.policy == WritePolicy::Through {
-            let l1 = self.l1[me].use_line(line).is_some();
-            self.drop_from_others(me, line, false, steps);
-            let hit = self.shared.write(line, steps);
-            let source = if l1 {
-                DataSource::L1
-            } else if hit {
-                DataSource::Cache
-            } else {
-                DataSource::Memory
-            };
-            return WriteTarget { source, l1, shared: true };
+        if self.policy != WritePolicy::Back {
+            return self.write_through(core, line, steps);
         }
         if let Some(slot) = self.l1[me].use_line(line) {
             if !self.l1[me].is_exclusive(slot) {
                 self.drop_from_others(me, line, true, steps);
-                self.shared.own(line, steps);
+                self.shared.own(self.around(line), steps);
                 self.l1[me].set_exclusive(line, true);
             }
             self.l1[me].set_dirty(slot, true);
             return WriteTarget { source: DataSource::L1, l1: true, shared: false };
         }
         self.drop_from_others(me, line, true, steps);
-        self.shared.own(line, steps);
+        self.shared.own(self.around(line), steps);
         let source = self.bring(core, line, true, steps);
         WriteTarget { source, l1: true, shared: false }
+    }
+
+    /// A store passes an L1, which keeps what it has of it or takes its line.
+    fn write_through(&mut self, core: CoreId, line: Line, steps: &mut impl Steps) -> WriteTarget {
+        let me = core.0 as usize;
+        let there = self.l1[me].use_line(line).is_some();
+        self.drop_from_others(me, line, false, steps);
+        let hit = self.shared.write(self.around(line), steps);
+        let source = match (there, hit) {
+            (true, _) => DataSource::L1,
+            (false, true) => DataSource::Cache,
+            (false, false) => DataSource::Memory,
+        };
+        let takes = self.policy == WritePolicy::ThroughAllocate;
+        if takes && !there {
+            steps.push(Move::L1Fill { core, from: line, line });
+            self.fill_l1(core, line, false, false, steps);
+        }
+        WriteTarget { source, l1: there || takes, shared: true }
     }
 
     /// All of `src` becomes the content of `dst` by a pointer of the table; `false`, and nothing has
@@ -131,10 +145,10 @@ impl CopySystem {
         }
         for core in 0..self.l1.len() {
             if self.fault != Fault::KeepSourceInL1 {
-                self.give_up(core, src, true, steps);
+                self.give_up_all(core, src, true, steps);
             }
             if self.fault != Fault::KeepTargetInL1 {
-                self.give_up(core, dst, false, steps);
+                self.give_up_all(core, dst, false, steps);
             }
         }
         self.shared.copy(src, dst, steps)
@@ -143,7 +157,7 @@ impl CopySystem {
     /// A device, or a store around the caches, is about to write `line` in memory.
     pub fn before_memory_write(&mut self, line: Line, whole: bool, steps: &mut impl Steps) {
         for core in 0..self.l1.len() {
-            self.give_up(core, line, !whole, steps);
+            self.give_up_all(core, line, !whole, steps);
         }
         self.shared.before_memory_write(line, whole, steps);
     }
@@ -151,7 +165,7 @@ impl CopySystem {
     /// A device writes all of `line` into the shared cache.
     pub fn place(&mut self, line: Line, steps: &mut impl Steps) {
         for core in 0..self.l1.len() {
-            self.give_up(core, line, false, steps);
+            self.give_up_all(core, line, false, steps);
         }
         self.shared.take(line, steps);
     }
@@ -160,7 +174,9 @@ impl CopySystem {
     pub fn before_memory_read(&mut self, line: Line, steps: &mut impl Steps) {
         if self.fault != Fault::DeviceReadMissesL1 {
             for core in 0..self.l1.len() {
-                self.write_back(core, line, steps);
+                for part in self.parts_of(line) {
+                    self.write_back(core, part, steps);
+                }
             }
         }
         self.shared.before_memory_read(line, steps);
@@ -182,25 +198,57 @@ impl CopySystem {
                 snooped |= self.write_back(other, line, steps);
             }
         }
-        let source = self.shared.read(line, steps);
-        let from = if let DataSource::Table { src } = source {
-            self.shared.share(line);
+        let whole = self.around(line);
+        let source = self.shared.read(whole, steps);
+        let src = if let DataSource::Table { src } = source {
+            self.shared.share(whole);
             src
         } else {
-            line
+            whole
         };
-        steps.push(Move::L1Fill { core, from, line });
+        steps.push(Move::L1Fill { core, from: self.same_part(line, src), line });
         // One that the table serves is never exclusive: its first write is to reach the table.
         let exclusive =
-            modified || alone && self.policy == WritePolicy::Back && from == line && self.shared.gives_exclusive(line);
-        if let Ok(Some(victim)) = self.l1[me].fill(line, Cbm(u32::MAX), modified, exclusive) {
-            if victim.dirty {
-                self.shared.take(victim.line, steps);
-                steps.push(Move::L1WriteBack { core, line: victim.line });
-            }
-            steps.push(Move::L1Drop { core, line: victim.line });
-        }
+            modified || alone && self.policy == WritePolicy::Back && src == whole && self.shared.gives_exclusive(whole);
+        self.fill_l1(core, line, modified, exclusive, steps);
         if snooped { DataSource::Snoop } else { source }
+    }
+
+    /// The L1 of `core` has `line`; what had to go for it is written back if it was modified.
+    fn fill_l1(&mut self, core: CoreId, line: Line, modified: bool, exclusive: bool, steps: &mut impl Steps) {
+        let filled = self.l1[core.0 as usize].fill(line, Cbm(u32::MAX), modified, exclusive);
+        let Ok(Some(victim)) = filled else { return };
+        if victim.dirty {
+            self.take_part(victim.line, steps);
+            steps.push(Move::L1WriteBack { core, line: victim.line });
+        }
+        steps.push(Move::L1Drop { core, line: victim.line });
+    }
+
+    /// The shared cache gets the latest content of an L1's line, whose other parts it fetches where it has them not.
+    fn take_part(&mut self, line: Line, steps: &mut impl Steps) {
+        if self.parts == 0 {
+            self.shared.take(line, steps);
+        } else {
+            self.shared.write(self.around(line), steps);
+        }
+    }
+
+    /// The shared cache's line around one of an L1.
+    #[inline]
+    fn around(&self, line: Line) -> Line {
+        Line(line.0 >> self.parts)
+    }
+
+    /// The lines of an L1 in one of the shared cache.
+    fn parts_of(&self, line: Line) -> impl Iterator<Item = Line> + use<> {
+        let first = line.0 << self.parts;
+        (first..first + (1 << self.parts)).map(Line)
+    }
+
+    /// The L1's line that has the place in `of` which `line` has in its own line of the shared cache.
+    fn same_part(&self, line: Line, of: Line) -> Line {
+        Line((of.0 << self.parts) + (line.0 & ((1 << self.parts) - 1)))
     }
 
     /// The L1 of `core` writes `line` back if it has it modified; says so.
@@ -212,7 +260,7 @@ impl CopySystem {
         self.l1[core].set_dirty(slot, false);
         self.l1[core].set_exclusive(line, false);
         // Copies of the line's old content are settled before the new one comes.
-        self.shared.take(line, steps);
+        self.take_part(line, steps);
         steps.push(Move::L1WriteBack { core: CoreId(core as u16), line });
         true
     }
@@ -224,6 +272,13 @@ impl CopySystem {
         }
         if self.l1[core].remove(line).is_some() {
             steps.push(Move::L1Drop { core: CoreId(core as u16), line });
+        }
+    }
+
+    /// As [`CopySystem::give_up`], of all that is in a line of the shared cache.
+    fn give_up_all(&mut self, core: usize, line: Line, keep: bool, steps: &mut impl Steps) {
+        for part in self.parts_of(line) {
+            self.give_up(core, part, keep, steps);
         }
     }
 

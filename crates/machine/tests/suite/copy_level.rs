@@ -5,7 +5,7 @@ use machine::copy_table::{
     EntrySearch, L1Spec, Retires, WritePolicy,
 };
 use probe::{Access, Request};
-use units::{Addr, Clos, CoreId, Ps, Size};
+use units::{Addr, Clos, CoreId, Ps};
 
 const CLOCK: u64 = 500;
 const CPU: CoreId = CoreId(0);
@@ -142,7 +142,7 @@ fn the_table_beats_loads_and_stores_where_data_are_cached_and_both_see_the_same_
 
 #[test]
 fn several_cpus_pass_a_message_through_the_table() {
-    let l1 = L1Spec { size: Size::from_bytes(32 << 10), ways: 1, writes: WritePolicy::Back };
+    let l1 = L1Spec { writes: WritePolicy::Back, ..L1Spec::default() };
     let spec = CopySystemSpec { cpus: 3, l1: Some(l1), ..CopySystemSpec::default() };
     let mut level = CopyLevel::new(&spec, &CopyCosts::default()).unwrap();
     // CPU 0 writes a line of the send buffer, the table copies it, CPU 2 reads the receive buffer.
@@ -161,4 +161,32 @@ fn several_cpus_pass_a_message_through_the_table() {
     };
     let got = level.access(&load, later(3));
     assert_eq!((got.served, clocks(later(3), got.at)), (Served::Engine, 2 + 2));
+}
+
+/// Table 2's caches: a miss of L1 brings 64 B, one of L2 128 B.
+#[test]
+fn an_l1_line_is_half_of_one_of_the_shared_cache() {
+    let mut level = level(CopyCosts::default());
+    assert_eq!(load(&mut level, 0, later(1)), (Served::Dram, 2 + 15 + 240));
+    assert_eq!(load(&mut level, 64, later(2)), (Served::L2, 2 + 15));
+    assert_eq!(load(&mut level, 64, later(3)), (Served::L1, 2));
+    assert_eq!(load(&mut level, 128, later(4)), (Served::Dram, 2 + 15 + 240));
+}
+
+/// A store that misses: L1 2, the line from memory 240 or from L2 15, and the store's own way to L2, 15.
+#[test]
+fn a_write_through_l1_takes_a_line_for_a_store_where_it_allocates() {
+    let store = |writes: WritePolicy| {
+        let l1 = L1Spec { writes, ..L1Spec::default() };
+        let spec = CopySystemSpec { l1: Some(l1), ..CopySystemSpec::default() };
+        let mut level = CopyLevel::new(&spec, &CopyCosts { write_buffer: 0, ..CopyCosts::default() }).unwrap();
+        let took = [0, 64, 64].map(|addr| {
+            let now = later(1 + level.counts.stores);
+            clocks(now, level.word(CPU, Access::Store, addr, 8, now))
+        });
+        (took, level.counts.store_hits)
+    };
+    assert_eq!(store(WritePolicy::Through), ([2 + 240 + 15, 2 + 15, 2 + 15], 0));
+    assert_eq!(store(WritePolicy::ThroughAllocate), ([2 + 240 + 15 + 15, 2 + 15 + 15, 2 + 15], 1));
+    assert_eq!(store(WritePolicy::Back), ([2 + 15 + 240, 2 + 15, 2], 1));
 }

@@ -31,7 +31,7 @@ fn spec(cpus: u32, l1: Option<(u64, u32, WritePolicy)>, lines: u64, ways: u32) -
     CopySystemSpec {
         cpus,
         line: LINE,
-        l1: l1.map(|(lines, ways, writes)| L1Spec { size: size(lines), ways, writes }),
+        l1: l1.map(|(lines, ways, writes)| L1Spec { size: size(lines), line: LINE, ways, writes }),
         size: size(lines),
         ways,
         table: true,
@@ -39,9 +39,16 @@ fn spec(cpus: u32, l1: Option<(u64, u32, WritePolicy)>, lines: u64, ways: u32) -
     }
 }
 
-/// Machines of all shapes: direct-mapped and associative, one CPU and several, both L1 policies.
+/// The same with lines of the shared cache that have `parts` lines of an L1.
+fn split(parts: u32, whole: CopySystemSpec) -> CopySystemSpec {
+    let line = whole.line * parts;
+    let size = Size::from_bytes(whole.size.bytes() * u64::from(parts));
+    CopySystemSpec { line, size, ..whole }
+}
+
+/// Machines of all shapes: direct-mapped and associative, one CPU and several, all L1 policies, L1s with shorter lines.
 fn machines() -> Vec<CopySystemSpec> {
-    use WritePolicy::{Back, Through};
+    use WritePolicy::{Back, Through, ThroughAllocate};
     vec![
         spec(1, None, 8, 1),
         spec(1, None, 12, 4),
@@ -50,6 +57,11 @@ fn machines() -> Vec<CopySystemSpec> {
         spec(3, Some((4, 2, Back)), 16, 4),
         spec(4, Some((8, 2, Back)), 6, 1),
         spec(2, Some((3, 1, Back)), 9, 3),
+        spec(2, Some((4, 2, ThroughAllocate)), 16, 4),
+        split(2, spec(1, Some((8, 1, Through)), 8, 2)),
+        split(2, spec(3, Some((8, 1, ThroughAllocate)), 8, 2)),
+        split(4, spec(3, Some((8, 2, Back)), 4, 2)),
+        split(2, spec(2, Some((5, 1, Back)), 6, 1)),
     ]
 }
 
@@ -61,24 +73,26 @@ fn fuzz(spec: &CopySystemSpec, fault: Fault, seed: u64, operations: u64) -> Resu
     let mut choose = Choice(seed);
     let mut flat: Vec<u8> = (0..MEMORY).map(|i| (i * 7 + i / 16) as u8).collect();
     let mut table = Functional::with_fault(spec, flat.clone(), fault).map_err(|e| e.to_string())?;
-    let line = spec.line as usize;
+    let (line, part) = (spec.line as usize, spec.l1_line() as usize);
     // Whatever is written is new, so that no stale byte looks right.
     let mut fresh = 0u8;
     for n in 0..operations {
         let core = CoreId(choose.below(spec.cpus as usize) as u16);
         let at = choose.below(MEMORY);
         let here = at..at + 1 + choose.below(line - at % line);
+        // A CPU's access is within a line of its L1, a device's within one of the shared cache.
+        let own = at..here.end.min((at / part + 1) * part);
         let wrong = |what: &str, at: usize| Err(format!("operation {n}: {what} at {at}"));
         match choose.below(16) {
             0..=5 => {
-                if table.read(core, here.start, here.len()) != &flat[here.clone()] {
-                    return wrong("read", here.start);
+                if table.read(core, own.start, own.len()) != &flat[own.clone()] {
+                    return wrong("read", own.start);
                 }
             }
             6..=9 => {
                 fresh = fresh.wrapping_add(1);
-                flat[here.clone()].fill(fresh);
-                table.write(core, here.start, &flat[here]);
+                flat[own.clone()].fill(fresh);
+                table.write(core, own.start, &flat[own]);
             }
             10..=13 => {
                 let bytes = choose.below(120);
@@ -121,7 +135,8 @@ fn fuzz(spec: &CopySystemSpec, fault: Fault, seed: u64, operations: u64) -> Resu
 fn the_copy_table_is_flat_memory_to_whoever_reads_it() {
     for (i, spec) in machines().iter().enumerate() {
         let (by_table, hits) = fuzz(spec, Fault::None, 1 + i as u64, 600_000).unwrap();
-        assert!(by_table > 50_000 && hits > 1_000, "{spec:?}: {by_table} lines by table, {hits} reads of it");
+        // Lines of 64 B fit into fewer of the copies.
+        assert!(by_table > 15_000 && hits > 1_000, "{spec:?}: {by_table} lines by table, {hits} reads of it");
     }
 }
 
@@ -319,6 +334,7 @@ fn errors_say_what_came_and_what_is_allowed() {
         spec(1, None, 9, 2),
         CopySystemSpec { instruction: CopyInstruction { least: 9, most: 8 }, ..spec(1, None, 8, 1) },
         spec(1, Some((5, 2, WritePolicy::Back)), 8, 1),
+        CopySystemSpec { l1: Some(L1Spec { line: 32, ..L1Spec::default() }), ..spec(1, None, 8, 1) },
     ]
     .map(|spec| Functional::new(&spec, vec![0; 64]).unwrap_err().to_string());
     assert_eq!(
@@ -330,6 +346,7 @@ fn errors_say_what_came_and_what_is_allowed() {
             "machine.copy_table.size = 144 B with 2 ways of 16 B: allowed is a multiple of ways x line, up to 4 GiB (the nearest smaller size is 128 B)",
             "machine.copy_table.instruction = 9 to 8 bytes: allowed is least up to most (raise most or lower least)",
             "machine.copy_table.l1.size = 80 B with 2 ways of 16 B: allowed is a multiple of ways x line, up to 4 GiB (the nearest smaller size is 64 B)",
+            "machine.copy_table.l1.line = 32: allowed is a power of two from 16 to 16 bytes, the shared cache's line (choose one of these)",
         ]
     );
 }
