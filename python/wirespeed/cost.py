@@ -1,9 +1,13 @@
-"""What hardware costs: bits of the copy table beside its cache, of other techniques, and their area.
+"""What hardware costs: bits of the copy table beside its cache, of other techniques, area, and energy of searches.
 
-Area is in register bit equivalents: 0.6 for a static RAM bit, 2.0 for a bit of a content-addressable memory, and 195
-for the control of an array (Flynn, "Computer Architecture: Pipelined and Parallel Processor Design", 1995, table 2.2,
-after Mulder, Quach and Flynn, IEEE JSSC 1991); 1 rbe is 675 squares of the feature size. Left out: wires, ports and
-comparators.
+An entry of the copy table is defined once (`entry`); its bits, area and energy follow. Area is in register bit
+equivalents: 0.6 for a static RAM bit, 2.0 for a bit of a content-addressable memory, and 195 for the control of an
+array (Flynn, "Computer Architecture: Pipelined and Parallel Processor Design", 1995, table 2.2, after Mulder, Quach and
+Flynn, IEEE JSSC 1991); 1 rbe is 675 squares of the feature size. Left out: wires, ports and comparators.
+
+Energy is of a bit that a content-addressable memory compares: 2.89 fJ in 0.18 um and 1.8 V (Pagiamtzis and
+Sheikholeslami, IEEE JSSC 2004: 1024 x 144 bits, ternary); newer processes take less. Left out: energy of writing an
+entry, and of RAM.
 """
 
 from __future__ import annotations
@@ -24,10 +28,25 @@ RBE_ARRAY: Final = 195.0
 
 LINES: Final = (16, 32, 64, 128)
 WAYS: Final = (4, 8, 16, 32)
-READINGS: Final = {
-    "direct-mapped": "tag of the target, index of the source, valid (section 1.1)",
-    "set-associative": "tag of the target, tag and index of the source, valid, MESI (section 3.2)",
-}
+FJ_SEARCHED_BIT: Final = 2.89
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry of the copy table, in bits: what is searched for a target, what for a source, and what is not.
+
+    Section 3.2 of Duarte and Wong (IEEE TC 2010): tag of the target, tag and index of the source, valid, and two bits
+    of MESI, for a set-associative table.
+    """
+
+    target: int
+    source: int
+    state: int = 3
+
+    @property
+    def bits(self) -> int:
+        """All bits."""
+        return self.target + self.source + self.state
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +91,48 @@ def cache(size: int, line: int, ways: int, address: int = 32) -> Bits:
     return Bits(lines * (8 * line + tag + 2))
 
 
-def copy_table(size: int, line: int, ways: int, address: int = 32, reading: str = "set-associative") -> Bits:
-    """The indexing table beside it, as many entries as lines. Raises InputError for what cannot be a cache.
+def entry(size: int, line: int, ways: int, address: int = 32) -> Entry:
+    """An entry of the table beside a cache. Raises InputError for what cannot be a cache.
 
-    >>> round(100 * copy_table(1 << 20, 16, 4, reading="direct-mapped").all / cache(1 << 20, 16, 4).all, 1)
+    >>> entry(1 << 20, 128, 4).bits
+    42
+    """
+    _, index, tag = _split(size, line, ways, address)
+    return Entry(target=tag, source=tag + index)
+
+
+def copy_table(size: int, line: int, ways: int, address: int = 32) -> Bits:
+    """The indexing table beside a cache, as many entries as lines. Raises InputError for what cannot be a cache.
+
+    >>> round(100 * copy_table(1 << 20, 16, 4).all / cache(1 << 20, 16, 4).all, 1)
+    31.2
+    """
+    entries, _, _ = _split(size, line, ways, address)
+    each = entry(size, line, ways, address)
+    # Targets and sources are searched: CAM. Valid and MESI are RAM.
+    return Bits(entries * each.state, entries * (each.target + each.source))
+
+
+def table_of_section_1_1(size: int, line: int, ways: int, address: int = 32) -> Bits:
+    """What the paper's section 1.1 has beside a direct-mapped cache: tag of the target, index of the source, valid.
+
+    >>> round(100 * table_of_section_1_1(1 << 20, 16, 4).all / cache(1 << 20, 16, 4).all, 1)
     20.1
     """
     entries, index, tag = _split(size, line, ways, address)
-    if reading not in READINGS:
-        raise InputError(f"reading `{reading}`: allowed are {', '.join(READINGS)}")
-    if reading == "direct-mapped":
-        return Bits(entries * (tag + index + 1))
-    # Tag of the target, and tag and index of the source, are searched: CAM. Valid and MESI are RAM.
-    return Bits(entries * 3, entries * (tag + tag + index))
+    return Bits(entries * (tag + index + 1))
+
+
+def search_pj(size: int, line: int, ways: int, address: int = 32) -> dict[str, float]:
+    """Energy of a search in pJ: of a class for a target (reads), and of all entries for a source (writes, evictions).
+
+    >>> {of: round(pj, 2) for of, pj in search_pj(1 << 20, 128, 4).items()}
+    {'target': 0.16, 'source': 591.87}
+    """
+    entries, _, _ = _split(size, line, ways, address)
+    each = entry(size, line, ways, address)
+    bits = {"target": ways * each.target, "source": entries * each.source}
+    return {of: FJ_SEARCHED_BIT * n / 1e3 for of, n in bits.items()}
 
 
 def hermes(cores: int = 8, warps: int = 32, entries: int = 1024) -> Bits:
@@ -127,14 +175,17 @@ def document(size: int = 1 << 20, address: int = 32) -> dict[str, Any]:
     for line in LINES:
         for ways in WAYS:
             base = cache(size, line, ways, address)
-            row: dict[str, Any] = {"line": line, "ways": ways, "cache_bits": base.all}
-            for reading in READINGS:
-                table = copy_table(size, line, ways, address, reading)
-                name = reading.replace("-", "_")
-                row[f"{name}_bits"] = table.all
-                row[f"{name}_pct"] = 100 * table.all / base.all
-                row[f"{name}_area_pct"] = 100 * table.rbe / base.rbe
-            rows.append(row)
+            table = copy_table(size, line, ways, address)
+            row: dict[str, Any] = {
+                "line": line,
+                "ways": ways,
+                "cache_bits": base.all,
+                "entry_bits": entry(size, line, ways, address).bits,
+                "bits": table.all,
+                "pct": 100 * table.all / base.all,
+                "area_pct": 100 * table.rbe / base.rbe,
+            }
+            rows.append(row | {f"{of}_search_pj": pj for of, pj in search_pj(size, line, ways, address).items()})
     others = {
         "Hermes: task FIFO, DCQ, look-up tables": hermes(),
         "write buffer, 8 lines of 128 B": write_buffer(),
@@ -154,8 +205,8 @@ def document(size: int = 1 << 20, address: int = 32) -> dict[str, Any]:
 def sentence(found: Mapping[str, Any]) -> str:
     """The answer: what a copy table costs beside a cache, over all its shapes."""
     kib = found["cache_bytes"] // 1024
-    shares = [row[f"{name}_pct"] for row in found["copy_table"] for name in ("direct_mapped", "set_associative")]
-    areas = [row["set_associative_area_pct"] for row in found["copy_table"]]
+    shares = [row["pct"] for row in found["copy_table"]]
+    areas = [row["area_pct"] for row in found["copy_table"]]
     return (
         f"A copy table beside a cache of {kib} KiB takes {q.digits(min(shares), 2)} to {q.digits(max(shares), 2)} % of "
         f"its bits, and up to {q.digits(max(areas), 2)} % of its area."
@@ -166,13 +217,14 @@ def tables(found: dict[str, Any]) -> list[Table]:
     """The document for people."""
     kib = found["cache_bytes"] // 1024
     overhead = printed.table(
-        *(">line", ">ways", ">cache Kbit", ">bits, section 1.1", ">bits, section 3.2", ">area, section 3.2"),
-        title=f"Copy table beside a cache of {kib} KiB, {found['address_bits']} address bits: % of its bits",
+        *(">line", ">ways", ">cache Kbit", ">entry, bits", ">bits", ">area", ">pJ for a target", ">for a source"),
+        title=f"Copy table beside a cache of {kib} KiB, {found['address_bits']} address bits: % of it, pJ a search",
     )
     for row in found["copy_table"]:
-        cells = (row["direct_mapped_pct"], row["set_associative_pct"], row["set_associative_area_pct"])
         overhead.add_row(
-            str(row["line"]), str(row["ways"]), f"{row['cache_bits'] / 1024:.0f}", *(f"{cell:.1f} %" for cell in cells)
+            *(str(row["line"]), str(row["ways"]), f"{row['cache_bits'] / 1024:.0f}", str(row["entry_bits"])),
+            *(f"{row[share]:.1f} %" for share in ("pct", "area_pct")),
+            *(q.digits(row[f"{of}_search_pj"], 3) for of in ("target", "source")),
         )
     others = printed.table("technique", ">bits", ">KiB", ">area, rbe", title="Other techniques")
     for row in found["others"]:
