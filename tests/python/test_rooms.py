@@ -56,7 +56,8 @@ JUDGED = {
     "2003-isca-hasan": ["gain-l3fwd16-batch-4", "gain-l3fwd16-prev-pf-4"],
     "2010-tc-duarte": [
         "write-hit-sw-reads", "write-hit-hw-reads", "cycles-sw", "cycles-hw", "rival-sync", "rival-async", "payload",
-        "fe-simulated", "stream-unrolled",
+        "fe-simulated", "stream-unrolled", "messages", "messages-cpi", "cpus-rise", "cpus-help", "fcp-chain",
+        "mr2-falls",
     ],
     "2020-access-korikawa": ["line-hits-fall", "entries-flatten-throughput", "skip-as-none"],
     "2024-5gc2ache": ["over_resq", "memory_drop"],
@@ -147,6 +148,62 @@ def test_writes_are_few_only_where_they_are_as_few_as_the_papers() -> None:
     for touched, holds in ((3_060, False), (44, True), (90, False), (20, False)):
         (part,) = duarte_2010.few_writes(touched, 20_000, table4).values()
         assert part.holds is holds, touched
+
+
+def ran(instructions: int, fills: int, lines: int, **more: int) -> dict[str, Any]:
+    """A receiver of ten packets that misses L1 30 times."""
+    counts = {"loads": 400, "load_hits": 380, "stores": 100, "store_hits": 90, "fills": fills, "lines_by_table": lines}
+    counts |= {"touched": 0, **more}
+    clocks = 5 * instructions
+    return {
+        "counts": counts, "instructions": instructions, "items": 10, "clocks": clocks, "clocks_per_item": clocks / 10
+    }  # fmt: skip
+
+
+def test_what_the_simulation_returns_goes_into_the_equations() -> None:
+    assert duarte_2010.returned(ran(1000, 5, 20, touched=2)) == {"mr1": 0.05, "mr2": 0.005, "fe": 0.002}
+    software, table = ran(2000, 20, 0), ran(1000, 5, 20)
+    found: Any = {(m, reads): of for m, of in (("loads", software), ("table", table)) for reads in (False, True)}
+    measured, rows = duarte_2010.chain(found)
+    # Misses of L2 fall from 1 to 0.5 % an instruction: equations 1 to 5 say that FCP falls.
+    assert measured["mr2-falls"].held == (2, 2)
+    assert isinstance(measured["fcp-chain"].ours, float)
+    assert measured["fcp-chain"].ours > 0
+    assert (measured["mr1-simulated"].ours, measured["mr2-simulated"].ours) == (pytest.approx(1.5), pytest.approx(1.0))
+    assert [row["mr2, %"] for row in rows] == ["1.000", "0.500"] * 2
+
+
+def test_a_gain_that_collapses_with_more_cpus_is_found() -> None:
+    request: Any = SimpleNamespace(parameters=lambda _: {"figures": {"cpus": [3, 8, 16, 32]}})
+    held = {}
+    for reading in ("as-printed", "fitted"):
+        measured, rows = duarte_2010.larger_systems(request, duarte_2010.Model(reading))
+        held[reading] = measured["cpus-help"].held
+        assert measured["cpus-rise"].held == (6, 6)
+    assert held == {"as-printed": (3, 3), "fitted": (2, 3)}
+    assert (rows[0]["decrease"], rows[-1]["decrease"]) == ("54.2 %", "3.5 %")
+
+
+def test_a_reading_has_its_own_l1() -> None:
+    parameters = {
+        "machine": {"line": 128, "l1": {"line": 64, "writes": "through"}},
+        "receive": {"nic_slots": 256, "copies": 1},
+        "simulated": {"nic_slots": 251, "l1": {"writes": "through-allocate"}},
+    }
+    assert duarte_2010.as_read(parameters, "as-printed") == parameters
+    own = duarte_2010.as_read(parameters, "simulated")
+    assert own["machine"] == {"line": 128, "l1": {"line": 64, "writes": "through-allocate"}}
+    assert own["receive"] == {"nic_slots": 251, "copies": 1}
+
+
+def test_fewer_clocks_by_far_fewer_instructions_are_no_lower_cpi() -> None:
+    rows = [
+        {"cpus": 3, "bytes": 256, "speedup": 2.1, "cpi_decrease_pct": 17.0},
+        {"cpus": 3, "bytes": 4096, "speedup": 4.4, "cpi_decrease_pct": -36.0},
+        {"cpus": 8, "bytes": 4096, "speedup": 0.9, "cpi_decrease_pct": 60.0},
+    ]
+    found = duarte_2010.passed(rows)
+    assert (found["messages"].held, found["messages-cpi"].ours) == ((2, 2), 17.0)
 
 
 def test_stream_counts_reads_and_writes() -> None:
