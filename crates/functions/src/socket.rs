@@ -2,11 +2,12 @@
 //! there to the application.
 //!
 //! **Computes** which session a TCP segment belongs to, copies its payload from the packet into the session's socket
-//! buffer, and that into the application's (with `copies = 1` at once into the application's). Bytes are really
+//! buffer, and that into the application's (with `copies = 1` at once into the application's, with `copies = 0` the
+//! application reads the packet itself). Bytes are really
 //! copied. Forwarding follows, as in a proxy that looks at what it relays; other packets are only forwarded.
 //!
 //! **References per segment**, besides forwarding's: 2 mbuf loads, 1 load of the headers (up to 64 bytes), 1 load and
-//! 1 store of the session (64 bytes); one or two copies of the payload (a load and a store for each line of 64 bytes,
+//! 1 store of the session (64 bytes); up to two copies of the payload (a load and a store for each line of 64 bytes,
 //! where no copy engine takes it); with `reads` a load for each line that the application reads. Other packets: the
 //! mbuf loads and the headers.
 //!
@@ -72,7 +73,8 @@ mod cost {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SocketSpec {
-    /// Copies of a payload: 2, by way of the socket buffer, or 1, from the packet to the application.
+    /// Copies of a payload: 2, by way of the socket buffer, 1, from the packet to the application, or 0: the application reads
+    /// the packet where the NIC has put it.
     pub copies: u32,
     /// Whether the application reads what it gets, on the same core.
     pub reads: bool,
@@ -119,8 +121,8 @@ impl SocketSpec {
         let error = |field: &str, came: String, allowed: &str| {
             Err(FunctionError::Value { path: format!("{path}.{field}"), came, allowed: allowed.into() })
         };
-        if !(1..=2).contains(&self.copies) {
-            return error("copies", self.copies.to_string(), "allowed are 1 and 2");
+        if self.copies > 2 {
+            return error("copies", self.copies.to_string(), "allowed are 0, 1 and 2");
         }
         if !(1..=1 << 16).contains(&self.sessions) {
             return error("sessions", self.sessions.to_string(), "allowed are 1 to 65536");
@@ -299,17 +301,18 @@ impl Socket {
                 Ref::load(SOCKETS, socket, bytes as u16, site::FROM_SOCKET),
                 Ref::store(APPLICATION, application, bytes as u16, site::TO_APPLICATION),
             );
-        } else {
+        } else if spec.copies == 1 {
             self.application[application as usize..][..kept.len()].copy_from_slice(kept);
             probe.copy(from_packet, Ref::store(APPLICATION, application, bytes as u16, site::TO_BUFFER));
         }
         let lines = bytes.div_ceil(LINE_BYTES) as u32;
         probe.work(site::TO_APPLICATION, spec.copies * lines * cost::COPIED_LINE);
         if spec.reads {
-            let (mut at, end) = (application, application + bytes);
+            let (region, first) = if spec.copies == 0 { (RegionId::PACKET, start) } else { (APPLICATION, application) };
+            let (mut at, end) = (first, first + bytes);
             while at < end {
                 let next = ((at / LINE_BYTES + 1) * LINE_BYTES).min(end);
-                probe.touch(Ref::load(APPLICATION, at, (next - at) as u16, site::READ));
+                probe.touch(Ref::load(region, at, (next - at) as u16, site::READ));
                 at = next;
             }
             probe.work(site::READ, lines * cost::READ_LINE);

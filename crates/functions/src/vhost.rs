@@ -6,7 +6,8 @@
 //!
 //! **References per packet**, besides forwarding's: 2 mbuf loads and 1 load of the guest's descriptor (16
 //! bytes), a copy of the frame (a load and a store for each line of 64 bytes, where no copy engine takes
-//! it), 1 store of the used entry (8 bytes); with `reads` a load for each line that the guest reads.
+//! it), 1 store of the used entry (8 bytes); with `reads` a load for each line that the guest reads. With `zero_copy` a store
+//! of the descriptor, which then points at the packet, in place of the copy, and the guest reads the packet itself.
 //!
 //! **Regions**: the guest's buffers, its descriptors (16 bytes a buffer) and its used entries (8), shared by
 //! the cores.
@@ -71,11 +72,14 @@ pub struct CopySpec {
     pub offset: u32,
     /// Bytes of each packet that the guest reads; 0 for none.
     pub reads: u32,
+    /// Whether the guest gets the address of the packet in place of a copy, as where the NIC writes into the guest's memory. It
+    /// is done with the packet before the packet is sent on.
+    pub zero_copy: bool,
 }
 
 impl Default for CopySpec {
     fn default() -> CopySpec {
-        CopySpec { buffers: 1024, buffer: Size::from_bytes(2048), offset: 64, reads: 0 }
+        CopySpec { buffers: 1024, buffer: Size::from_bytes(2048), offset: 64, reads: 0, zero_copy: false }
     }
 }
 
@@ -140,7 +144,7 @@ impl Vhost {
         let room = self.spec.buffer.bytes() - u64::from(self.spec.offset);
         let bytes = u64::from(packet.frame_bytes).min(room);
         // A capture may have kept less than the frame.
-        let kept = packet.data.len().min(bytes as usize);
+        let kept = if self.spec.zero_copy { 0 } else { packet.data.len().min(bytes as usize) };
         self.guest[start as usize..start as usize + kept].copy_from_slice(&packet.data[..kept]);
 
         probe.begin(packet.id);
@@ -148,19 +152,28 @@ impl Vhost {
         probe.touch(Ref::load(RegionId::MBUF, mbuf::BUF_ADDR, 8, site::BUF_ADDR));
         probe.touch(Ref::load(RegionId::MBUF, mbuf::DATA_OFF, 2, site::DATA_OFF));
         let lines = |bytes: u64| bytes.div_ceil(LINE_BYTES) as u32;
-        probe.copy(
-            Ref::load(RegionId::PACKET, 0, bytes as u16, site::COPY_FROM),
-            Ref::store(BUFFERS, start, bytes as u16, site::COPY_TO),
-        );
+        let zero_copy = self.spec.zero_copy;
+        if zero_copy {
+            probe.touch(
+                Ref::store(DESCRIPTORS, slot * DESCRIPTOR_BYTES, DESCRIPTOR_BYTES as u16, site::COPY_TO).after(2),
+            );
+        } else {
+            probe.copy(
+                Ref::load(RegionId::PACKET, 0, bytes as u16, site::COPY_FROM),
+                Ref::store(BUFFERS, start, bytes as u16, site::COPY_TO),
+            );
+        }
         probe.touch(Ref::store(USED, slot * USED_BYTES, USED_BYTES as u16, site::USED));
         let read = u64::from(self.spec.reads).min(bytes);
+        let (region, start) = if zero_copy { (RegionId::PACKET, 0) } else { (BUFFERS, start) };
         let mut at = start;
         while at < start + read {
             let next = ((at / LINE_BYTES + 1) * LINE_BYTES).min(start + read);
-            probe.touch(Ref::load(BUFFERS, at, (next - at) as u16, site::GUEST));
+            probe.touch(Ref::load(region, at, (next - at) as u16, site::GUEST));
             at = next;
         }
-        let instructions = cost::PACKET + cost::COPIED_LINE * lines(bytes) + cost::READ_LINE * lines(read);
+        let copied = if zero_copy { 0 } else { lines(bytes) };
+        let instructions = cost::PACKET + cost::COPIED_LINE * copied + cost::READ_LINE * lines(read);
         probe.work(site::GUEST, instructions);
         probe.end(packet.id);
         probe.latch(site::LATCH);

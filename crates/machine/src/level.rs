@@ -104,6 +104,12 @@ pub trait Memory {
     fn copies_hold(&self) -> bool {
         false
     }
+    /// Instructions of software for a copy of so many bytes that an engine has taken: they are not executed.
+    #[inline]
+    fn copy_saves(&self, bytes: u32) -> u32 {
+        let _ = bytes;
+        0
+    }
     /// Makes a copy that [`Memory::takes_copy`] takes; in order of `now` over all requesters, as
     /// [`Memory::fetch`]. Without an engine nothing happens.
     fn copy(&mut self, src: &Request, dst: &Request, now: Ps) -> Reply {

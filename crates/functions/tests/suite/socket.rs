@@ -86,8 +86,15 @@ fn aligned_buffers_take_a_payload_at_its_place_in_a_line() {
     let (.., at, bytes) = found[1];
     assert_eq!(socket.application()[at as usize..][..usize::from(bytes)], data(1260, 0));
     // The other way takes one copy, from the packet.
-    let (_, record) = run(&SocketSpec { copies: 1, ..spec }, &packets);
+    let (_, record) = run(&SocketSpec { copies: 1, ..spec.clone() }, &packets);
     assert!(copies(&record).iter().all(|c| c.0 == RegionId::PACKET) && copies(&record).len() == 2);
+    // Without a copy the application reads the packet.
+    let reads = |record: &Record| {
+        record.iter().filter(|e| matches!(e, ProbeEvent::Touch(r) if r.region == RegionId::PACKET)).count()
+    };
+    let (_, read) = run(&SocketSpec { copies: 0, reads: true, ..spec.clone() }, &packets);
+    let (_, unread) = run(&SocketSpec { copies: 0, reads: false, ..spec.clone() }, &packets);
+    assert!(copies(&read).is_empty() && reads(&read) > reads(&unread), "{} {}", reads(&read), reads(&unread));
 }
 
 #[test]
@@ -161,7 +168,7 @@ fn errors_say_what_came_and_what_is_allowed() {
         ]
         .join("\n"),
         @r"
-    function.socket.copies = 3: allowed are 1 and 2
+    function.socket.copies = 3: allowed are 0, 1 and 2
     function.socket.sessions = 0: allowed are 1 to 65536
     function.socket.socket = 1 KB: allowed is a multiple of 64 B from 32 KiB to 16 MiB
     function.socket.sessions = 65536 with 64 KiB and 64 KiB each: allowed are 1 GiB of buffers in all

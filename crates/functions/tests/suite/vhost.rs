@@ -72,6 +72,21 @@ fn references_lie_in_their_regions_and_are_what_the_header_says() {
     assert_eq!(copies, [(packet, 1000, 64), (packet, 60, 2048 + 64), (packet, 300, 64)]);
 }
 
+/// The descriptor is written in place of a copy, and the guest reads two lines of the packet.
+#[test]
+fn without_a_copy_the_guest_reads_the_packet() {
+    let spec = CopySpec { buffers: 2, reads: 100, zero_copy: true, ..CopySpec::default() };
+    let (mut with, mut without) = (Record::new(), Record::new());
+    Vhost::new(&spec, forward()).unwrap().process_burst(Ps::ZERO, &mut packets(&[1000]), &mut with, &mut Vec::new());
+    forward().process_burst(Ps::ZERO, &mut packets(&[1000]), &mut without, &mut Vec::new());
+    let packet = |record: &Record| {
+        record.iter().filter(|e| matches!(e, ProbeEvent::Touch(r) if r.region == RegionId::PACKET)).count()
+    };
+    let touches = |record: &Record| record.iter().filter(|e| matches!(e, ProbeEvent::Touch(_))).count();
+    assert!(with.iter().all(|e| !matches!(e, ProbeEvent::Copy { .. })));
+    assert_eq!((packet(&with) - packet(&without), touches(&with) - touches(&without)), (2, 5 + 2));
+}
+
 #[test]
 fn errors_say_what_came_and_what_is_allowed() {
     let error = |spec: CopySpec| Vhost::new(&spec, forward()).unwrap_err().to_string();

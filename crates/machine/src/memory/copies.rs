@@ -17,7 +17,8 @@ use crate::{MachineError, Reply, Response, Served};
 /// lines; the rest of a copy is loads and stores. See [`crate::copy_table`].
 ///
 /// The state is that of the paper's section 3; what it costs here: a copy and a read by the table take
-/// an access of the LLC and `latency`; each copy that is settled takes a write of DRAM, which nobody waits for.
+/// an access of the LLC and `latency`; each copy that is settled takes a write of DRAM, which nobody waits for. Left out: the
+/// table has no port of its own, and software's loop asks it line by line, but with `instruction`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CopyTableSpec {
@@ -29,11 +30,34 @@ pub struct CopyTableSpec {
     /// What filling or reading an entry takes, beyond the access of the LLC. The paper's table 2 has 2 clocks
     /// of 2 GHz.
     pub latency: Span,
+    /// The paper's copy instruction in place of software's loop. Left out, copies are asked for by the loop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instruction: Option<CopyInstructionSpec>,
 }
 
 impl Default for CopyTableSpec {
     fn default() -> CopyTableSpec {
-        CopyTableSpec { entries: None, ways: 8, latency: Span::from_ns(1.0) }
+        CopyTableSpec { entries: None, ways: 8, latency: Span::from_ns(1.0), instruction: None }
+    }
+}
+
+/// A copy instruction: it holds the core until the table has what it copies, software's loop over those lines is not executed,
+/// and the table has one port for its searches.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CopyInstructionSpec {
+    /// Whether no later instruction starts before the table has the line, as in the paper (section 5.1.2).
+    pub holds: bool,
+    /// Instructions of software's loop for a line, which are not executed: 6 of `vhost` and `socket`.
+    pub saves: u32,
+    /// What a search takes of the table's port; fills and reads of copies wait for it. The paper's table 2 has 2 clocks of
+    /// 2 GHz. 0 for a table that searches any number at once.
+    pub port: Span,
+}
+
+impl Default for CopyInstructionSpec {
+    fn default() -> CopyInstructionSpec {
+        CopyInstructionSpec { holds: true, saves: 6, port: Span::from_ns(1.0) }
     }
 }
 
@@ -61,6 +85,14 @@ pub(super) struct Copies {
     pub(super) table: IndexTable,
     moves: Moves,
     latency: Ps,
+    /// What a search takes of the table's port, until when that is taken, and by how many searches so far.
+    port: Ps,
+    port_free: Ps,
+    booked: u64,
+    instruction: Option<CopyInstructionSpec>,
+    /// Searches take no time: see [`super::warm`].
+    #[serde(skip)]
+    untimed: bool,
     counters: CopyCounters,
 }
 
@@ -87,6 +119,11 @@ impl Copies {
             table: IndexTable::new((entries / u64::from(ways)).max(1), ways),
             moves: Moves::new(),
             latency: spec.latency.ps(),
+            port: spec.instruction.as_ref().map_or(Ps::ZERO, |of| of.port.ps()),
+            port_free: Ps::ZERO,
+            booked: 0,
+            instruction: spec.instruction.clone(),
+            untimed: false,
             counters: CopyCounters::default(),
         })
     }
@@ -100,6 +137,38 @@ impl Copies {
     /// As [`Copies::represents`], of what is looked up on the way and not counted.
     pub(super) fn has(&self, line: Line) -> bool {
         self.table.source(line).is_some()
+    }
+
+    /// How long a search waits for the port that comes to it at `now`. Searches that nobody waits for have taken it, too, one
+    /// after the other since it was free.
+    fn wait_for_port(&mut self, now: Ps) -> Ps {
+        if self.port == Ps::ZERO || self.untimed {
+            return Ps::ZERO;
+        }
+        // This one is counted already.
+        let others = (self.counters.searches - self.booked).saturating_sub(1);
+        self.booked = self.counters.searches;
+        let begins = (self.port_free + Ps(self.port.0 * others)).max(now);
+        self.port_free = begins + self.port;
+        begins - now
+    }
+
+    /// Searches take no time from now on, or do so again.
+    pub(super) fn set_untimed(&mut self, untimed: bool) {
+        self.untimed = untimed;
+        if self.port > Ps::ZERO {
+            self.booked = self.counters.searches;
+        }
+    }
+
+    /// Whether no later instruction starts before the table has a line.
+    pub(super) fn holds(&self) -> bool {
+        self.instruction.as_ref().is_some_and(|of| of.holds)
+    }
+
+    /// Instructions of software for a line that the table takes, which are not executed.
+    pub(super) fn saves(&self) -> u32 {
+        self.instruction.as_ref().map_or(0, |of| of.saves)
     }
 
     /// Whether the table takes a copy of whole lines; what it does not take is counted.
@@ -140,6 +209,9 @@ impl Hierarchy {
         let mut path = Path::of(Reason::SliceQueue, waited);
         path.push(Reason::Interconnect, distance * 2);
         path.push(Reason::Llc, self.llc.latency());
+        let port = self.copies.as_mut().map_or(Ps::ZERO, |copies| copies.wait_for_port(at));
+        path.push(Reason::Copy, port);
+        let at = at + port;
         let done = at + self.llc.latency() + distance;
         let mut asked = Asked { core, path, ready: done, distance, served: Served::Engine, copy: latency };
         let mut ticket = None;
@@ -245,11 +317,14 @@ impl Hierarchy {
         let latency = copies.latency;
         let spot = self.llc.spot(src);
         let SliceArrival { at, waited, distance } = self.llc.take_in(spot, Requester::Core(request.core), now);
+        let port = self.copies.as_mut().map_or(Ps::ZERO, |copies| copies.wait_for_port(at));
+        let at = at + port;
         let back = distance + self.llc.carry(spot, Requester::Core(request.core), false, at);
         self.llc.use_line(spot);
         self.counters.llc.hits += 1;
         self.class_llc(request.clos).hits += 1;
         let mut path = Path::of(Reason::SliceQueue, waited);
+        path.push(Reason::Copy, port);
         path.push(Reason::Interconnect, distance + back);
         path.push(Reason::Llc, self.llc.latency());
         let mut done = at + self.llc.latency() + back;

@@ -5,8 +5,11 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
 use super::twin_tests::{CORES, Op, Twin, op, spec};
-use super::{Hierarchy, Inclusion};
+use super::{CopyInstructionSpec, Hierarchy, Inclusion};
 use crate::copy_table::{Fault, IndexTable};
+use crate::{Memory, Reply};
+use probe::{Access, Request};
+use units::{Addr, Clos, CoreId, Ps, Span};
 
 fn hierarchy(inclusion: Inclusion, io_ways: u32, entries: u32) -> Hierarchy {
     Hierarchy::new(&spec(inclusion, io_ways, entries), u32::from(CORES), "machine").unwrap()
@@ -72,4 +75,40 @@ fn the_twin_notices_each_rule_of_the_table_that_is_left_out() {
         });
         assert!(noticed, "{fault:?}");
     }
+}
+
+/// A search takes the table's port: the next fill waits for it, however far apart their lines are.
+#[test]
+fn a_fill_waits_for_the_port_of_the_table() {
+    let took = |port: f64| {
+        let mut spec = spec(Inclusion::NonInclusive, 0, 32);
+        let instruction = CopyInstructionSpec { port: Span::from_ns(port), ..CopyInstructionSpec::default() };
+        spec.copy_table.as_mut().unwrap().instruction = Some(instruction);
+        let mut memory = Hierarchy::new(&spec, u32::from(CORES), "machine").unwrap();
+        let request = |core: u16, line: u64, access| Request {
+            addr: Addr(line * 64),
+            bytes: 64,
+            site: 0,
+            access,
+            clos: Clos(0),
+            core: CoreId(core),
+            mapping: 0,
+        };
+        let mut copy = |core: u16, src: u64, dst: u64, now: Ps| {
+            let reply = memory.copy(&request(core, src, Access::Load), &request(core, dst, Access::Store), now);
+            let Reply::Done(done) = reply else { panic!("no controller") };
+            assert_eq!(done.path.total(), done.at - now, "the parts sum to the time");
+            done.at - now
+        };
+        // Both sources are cached.
+        copy(0, 1, 2, Ps::ZERO);
+        copy(1, 3, 4, Ps::from_ns(10_000));
+        [copy(0, 1, 5, Ps::from_ns(20_000)), copy(1, 3, 6, Ps::from_ns(20_000))]
+    };
+    let [first, second] = took(0.0);
+    // One after the other at the slice, 1 ns.
+    assert_eq!(second - first, Ps::from_ns(1));
+    // The first's other three searches (by target, by source and for a free entry) and its own go before the second's.
+    let [with, behind] = took(5.0);
+    assert_eq!((with - first, behind - second), (Ps::ZERO, Ps::from_ns(4 * 5 - 1)));
 }

@@ -19,7 +19,7 @@ use crate::{MachineError, Reply, Response, Served};
 ///
 /// A device or engine takes a copy as a whole where source and target each lie in one piece; other copies are loads
 /// and stores. One engine serves all cores, a copy after the other; of several sockets each has an engine in its controllers.
-/// Left out: translation of addresses, but of a DMA engine's, which pass the IOMMU; instructions that an engine would save, as for the copy table; the end of a core's
+/// Left out: translation of addresses, but of a DMA engine's, which pass the IOMMU; the end of a core's
 /// burst does not wait for a copy under way; the way of a DMA engine's descriptors and of the word of its end between sockets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "by", rename_all = "kebab-case", deny_unknown_fields)]
@@ -37,6 +37,9 @@ pub enum CopyEngineSpec {
         /// How the core learns of the end. Polling when left out.
         #[serde(default)]
         notice: EngineNotice,
+        /// Instructions of software's loop for a line, which are not executed: 6 of `vhost` and `socket`. None when left out.
+        #[serde(default)]
+        saves: u32,
     },
     /// An engine in the memory controller: modified lines of the source are written to DRAM first, and the target leaves
     /// all caches (Zhao et al., "Hardware support for accelerating data movement in server platform", IEEE TC 2007).
@@ -47,6 +50,9 @@ pub enum CopyEngineSpec {
         /// To hand over a copy. Assumed 10 ns when left out.
         #[serde(default = "controller_setup")]
         setup: Span,
+        /// As of a DMA engine.
+        #[serde(default)]
+        saves: u32,
     },
 }
 
@@ -171,6 +177,14 @@ impl CopyEngine {
         }
     }
 
+    /// Instructions of software for a line, which are not executed where it copies.
+    pub(super) fn saves(&self) -> u32 {
+        match self.spec {
+            CopyEngineSpec::NonTemporal => 0,
+            CopyEngineSpec::Dma { saves, .. } | CopyEngineSpec::Controller { saves, .. } => saves,
+        }
+    }
+
     /// Until when `line` is being copied, if that is later than `done`; what had ended by `now` is forgotten.
     /// Devices wait for the data only, cores for the word that they are there.
     #[inline]
@@ -215,7 +229,7 @@ impl Hierarchy {
         let (spec, free, untimed) = (engine.spec.clone(), engine.free, engine.untimed);
         let (setup, at, done, data) = match &spec {
             CopyEngineSpec::NonTemporal => return self.copy_past_caches(src, dst, now),
-            CopyEngineSpec::Dma { setup, rate, notice } => {
+            CopyEngineSpec::Dma { setup, rate, notice, .. } => {
                 let start = now + setup.ps();
                 let begins = start.max(free[0]);
                 self.open();
@@ -253,10 +267,10 @@ impl Hierarchy {
                     EngineNotice::Interrupt { cost } => (setup.ps(), start + cost.ps(), done + cost.ps(), done),
                 }
             }
-            CopyEngineSpec::Controller { retires, setup } if self.has_controllers() && !untimed => {
+            CopyEngineSpec::Controller { retires, setup, .. } if self.has_controllers() && !untimed => {
                 return self.hand_over(src, dst, now, setup.ps(), *retires != Retires::Async);
             }
-            CopyEngineSpec::Controller { retires, setup } => {
+            CopyEngineSpec::Controller { retires, setup, .. } => {
                 let start = now + setup.ps();
                 self.enter(Requester::Core(src.core));
                 let socket = self.behind.fabric.here();

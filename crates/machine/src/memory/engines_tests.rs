@@ -98,11 +98,11 @@ fn later(n: u64) -> Ps {
 }
 
 fn dma(notice: EngineNotice) -> CopyEngineSpec {
-    CopyEngineSpec::Dma { setup: Span::from_ns(100.0), rate: Rate::from_gbps(512.0), notice }
+    CopyEngineSpec::Dma { setup: Span::from_ns(100.0), rate: Rate::from_gbps(512.0), notice, saves: 0 }
 }
 
 fn controller(retires: Retires) -> CopyEngineSpec {
-    CopyEngineSpec::Controller { retires, setup: Span::from_ns(10.0) }
+    CopyEngineSpec::Controller { retires, setup: Span::from_ns(10.0), saves: 0 }
 }
 
 #[test]

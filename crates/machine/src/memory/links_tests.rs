@@ -96,7 +96,8 @@ fn what_leaves_l2_for_a_slice_or_memory_takes_links_and_nothing_else_does() {
 #[test]
 fn what_a_copy_table_serves_waits_for_links() {
     let copied = |spec: &MemorySpec, lines: [u64; 2]| {
-        let table = CopyTableSpec { entries: Some(64), ways: 2, latency: Span::from_ns(1.0) };
+        let table =
+            CopyTableSpec { entries: Some(64), ways: 2, latency: Span::from_ns(1.0), ..CopyTableSpec::default() };
         let spec = MemorySpec { copy_table: Some(table), ..spec.clone() };
         let mut memory = Hierarchy::new(&spec, 2, "machine").unwrap();
         for (i, line) in lines.into_iter().enumerate() {

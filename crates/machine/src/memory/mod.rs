@@ -77,7 +77,7 @@ mod wires;
 
 pub use agents::{AgentAccess, AgentMemory};
 pub use applications::{ApplicationCounters, ApplicationSpec, ApplicationState};
-pub use copies::{CopyCounters, CopyTableSpec};
+pub use copies::{CopyCounters, CopyInstructionSpec, CopyTableSpec};
 pub use engines::{CopyEngineSpec, EngineCounters, EngineNotice};
 pub use exclusions::{EXCLUSIONS, ExcludedSetting, Exclusion, ExclusionKind, check_together};
 pub use extent::Extent;
@@ -1474,6 +1474,16 @@ impl Memory for Hierarchy {
     #[inline]
     fn copies_hold(&self) -> bool {
         self.engine.as_ref().is_some_and(|engine| engine.holds())
+            || self.copies.as_ref().is_some_and(|copies| copies.holds())
+    }
+
+    #[inline]
+    fn copy_saves(&self, bytes: u32) -> u32 {
+        let each = match &self.engine {
+            Some(engine) => engine.saves(),
+            None => self.copies.as_ref().map_or(0, |copies| copies.saves()),
+        };
+        each * bytes.div_ceil(LINE_BYTES as u32)
     }
 
     #[inline]

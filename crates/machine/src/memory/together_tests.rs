@@ -152,12 +152,12 @@ enum Engine {
 impl Engine {
     fn spec(self) -> CopyEngineSpec {
         let ns = Span::from_ns;
-        let dma = |notice| CopyEngineSpec::Dma { setup: ns(100.0), rate: Rate::from_gbps(240.0), notice };
+        let dma = |notice| CopyEngineSpec::Dma { setup: ns(100.0), rate: Rate::from_gbps(240.0), notice, saves: 0 };
         match self {
             Engine::NonTemporal => CopyEngineSpec::NonTemporal,
             Engine::Dma => dma(EngineNotice::default()),
             Engine::Interrupting => dma(EngineNotice::Interrupt { cost: ns(1_000.0) }),
-            Engine::Controller(retires) => CopyEngineSpec::Controller { retires, setup: ns(10.0) },
+            Engine::Controller(retires) => CopyEngineSpec::Controller { retires, setup: ns(10.0), saves: 0 },
         }
     }
 }

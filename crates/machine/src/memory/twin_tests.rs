@@ -66,7 +66,7 @@ pub(super) fn spec(inclusion: Inclusion, io_ways: u32, entries: u32) -> MemorySp
             all_hits: false,
             controller: None,
         },
-        copy_table: Some(CopyTableSpec { entries: Some(entries), ways: 2, latency: ns(1.0) }),
+        copy_table: Some(CopyTableSpec { entries: Some(entries), ways: 2, latency: ns(1.0), instruction: None }),
         copy_engine: None,
     }
 }

@@ -41,6 +41,9 @@ impl Hierarchy {
         if let Some(engine) = &mut self.engine {
             engine.untimed = untimed;
         }
+        if let Some(copies) = &mut self.copies {
+            copies.set_untimed(untimed);
+        }
         self.protocol.set_untimed(untimed);
         self.set_iommu_untimed(untimed);
     }

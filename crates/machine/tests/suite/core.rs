@@ -408,7 +408,7 @@ fn nothing_is_dispatched_before_the_answer_to_a_copy_that_holds() {
     use machine::copy_table::Retires;
     use machine::memory::CopyEngineSpec;
     let took = |retires| {
-        let engine = CopyEngineSpec::Controller { retires, setup: Span::from_ns(500.0) };
+        let engine = CopyEngineSpec::Controller { retires, setup: Span::from_ns(500.0), saves: 0 };
         let memory = MemorySpec { copy_engine: Some(engine), ..plain_memory() };
         let mut memory = Hierarchy::new(&memory, 2, "machine").unwrap();
         let mut core = Core::new(&spec(CoreModel::Window, 256, 4), CoreId(0), "core").unwrap();
@@ -426,6 +426,34 @@ fn nothing_is_dispatched_before_the_answer_to_a_copy_that_holds() {
     // The load that comes after takes a DRAM access more, or is hidden behind the copy.
     let access = Ps::from_ns(60);
     assert!(bypasses > Ps::from_ns(500) && holds > bypasses + access, "{holds} {bypasses}");
+}
+
+/// The copy instruction: software's loop over a line that the table takes is not executed, and the core waits for the table.
+#[test]
+fn a_copy_instruction_saves_instructions_and_holds_the_core() {
+    use machine::memory::{CopyInstructionSpec, CopyTableSpec};
+    let took = |instruction: Option<CopyInstructionSpec>| {
+        let table = CopyTableSpec { instruction, ..CopyTableSpec::default() };
+        let memory = MemorySpec { copy_table: Some(table), ..plain_memory() };
+        let mut memory = Hierarchy::new(&memory, 2, "machine").unwrap();
+        let mut core = Core::new(&spec(CoreModel::Window, 256, 4), CoreId(0), "core").unwrap();
+        let at = |line: u64, bytes| Ref::load(RegionId::FIRST_TABLE, line * 64, bytes, 1);
+        core.script().work(1, 40);
+        // Two lines for the table, half a line for software.
+        core.script().copy(at(1 << 14, 160), at(0, 160).with_access(Access::Store));
+        core.script().work(1, 70);
+        core.script().touch(at(1 << 15, 64));
+        core.script().work(1, 30);
+        let took = run(&mut core, &mut memory, &Plain { short_cut: true }, Ps(1 << 40), START).0;
+        assert_eq!(memory.copy_counters().fills, 2);
+        (took, core.instructions())
+    };
+    let with = |holds, saves| took(Some(CopyInstructionSpec { holds, saves, port: Span::from_ns(1.0) }));
+    let ((loop_of_software, all), (holds, fewer), (goes_on, as_few)) = (took(None), with(true, 6), with(false, 6));
+    assert_eq!((all, fewer, as_few), (140, 128, 128));
+    // More than there are to come are not saved.
+    assert_eq!(with(true, 60).1, 40);
+    assert!(holds > goes_on + Ps::from_ns(60) && goes_on <= loop_of_software, "{holds} {goes_on} {loop_of_software}");
 }
 
 #[test]

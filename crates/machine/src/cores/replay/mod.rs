@@ -38,6 +38,8 @@ pub struct Core {
     pub(super) front_end: Ps,
     /// Instruction time dispatched since the last item.
     pub(super) owed_work: Ps,
+    /// Instructions to come that an engine has saved: software's, of lines that it has copied.
+    saved: u32,
     /// Slots given out: one a request.
     pub(super) slots: u64,
     /// The first of the reference that is dispatched.
@@ -96,6 +98,7 @@ state::state!(Core {
         instructions,
         front_end,
         owed_work,
+        saved,
         slots,
         first_slot,
         references,
@@ -266,6 +269,7 @@ impl Core {
             instructions: 0,
             front_end: Ps::ZERO,
             owed_work: Ps::ZERO,
+            saved: 0,
             slots: 0,
             done: Box::new([0; SLOTS]),
             reference_slot: Box::new([0; REFERENCES]),
@@ -333,6 +337,7 @@ impl Core {
         self.front_end = at;
         self.last_out = at;
         self.owed_work = Ps::ZERO;
+        self.saved = 0;
         self.history.clear();
         self.walks.clear();
     }
@@ -413,7 +418,7 @@ impl Core {
                     self.prefetch(memory, horizon);
                     continue;
                 }
-                if self.has_nothing_older() {
+                if self.has_nothing_older() && self.saved == 0 {
                     self.replay_hits(script, memory, layout);
                 }
                 match self.dispatch(script, memory, layout, now, horizon) {
@@ -442,6 +447,9 @@ impl Core {
         let at_end = step.is_none();
         let instructions = step.map_or(script.trailing(), probe::ScriptStep::instructions);
         if instructions > 0 && !self.worked {
+            let saved = self.saved.min(instructions);
+            self.saved -= saved;
+            let instructions = instructions - saved;
             let time = Ps((u64::from(instructions) * self.instruction_ps_x1024) >> 10);
             self.instructions += u64::from(instructions);
             self.front_end += time;
@@ -695,6 +703,7 @@ impl Core {
         }
         self.pending.push(fetch);
         self.held_by = memory.copies_hold().then_some(slot);
+        self.saved += memory.copy_saves(u32::from(store.bytes));
         self.update_window();
         // The load and the store.
         for _ in 0..2 {
