@@ -131,6 +131,7 @@ def run(
         # Whoever gave a part of an id sees at once which paper it is.
         progress(f"{paper.id}, {phase}", done, total, note)
 
+    kept = kept or Kept()
     reports = []
     for name in chosen(paper, reading, real_size):
         request = Request(
@@ -140,7 +141,7 @@ def run(
             real_size=real_size,
             seed=seed,
             threads=threads,
-            kept=kept or Kept(),
+            kept=kept,
             progress=told,
         )
         outcome = paper.measure(request)
