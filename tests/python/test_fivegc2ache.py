@@ -83,15 +83,15 @@ def test_the_allocator_rests_in_two_states_with_one_number_of_ways(monkeypatch: 
     assert "100 ± 0 % in these states, 100 ± 0 % with one number of ways (5, 5, 5)" in found.note
     assert [figure.name for figure in drawn] == ["fig12"]
     # Each seed is among the points, once, without its intervals.
-    assert of.steered() == searches + rests
+    assert of.steered()["steered"] == searches + rests
     assert len(runs) == of.allocator_seeds == 3
-    assert of.points() == [{"case": "allocator", "gbps": 50.0}] * 3
+    assert of.points() == [{"case": "default, allocator", "gbps": 50.0}] * 3
     # The other way round it searches to the end.
-    monkeypatch.setattr(of, "steered", lambda place: rests + searches)
+    monkeypatch.setattr(of, "steered", lambda place: {"steered": rests + searches})
     found = room.states(EVERY, of, drawn)["rests"]  # type: ignore[arg-type]
     assert held(found) == {"no bottleneck or balance": False, "one number of ways": False}
     # One seed of three that rests by chance is not enough: the half-width over seeds is larger than the margin.
-    monkeypatch.setattr(of, "steered", lambda place: searches + rests if place else rests + searches)
+    monkeypatch.setattr(of, "steered", lambda place: {"steered": searches + rests if place else rests + searches})
     found = room.states(EVERY, of, drawn)["rests"]  # type: ignore[arg-type]
     assert held(found) == {"no bottleneck or balance": False, "one number of ways": False}
     assert room.states(NONE, of, drawn) == {}  # type: ignore[arg-type]
@@ -155,9 +155,33 @@ def test_a_step_of_the_order_that_is_within_the_noise_does_not_hold(monkeypatch:
     gbps = dict(zip(room.ORDER, (54.5, 63.6, 66.8, 67.6, 75.3, 75.4), strict=True))
     of = bed(monkeypatch, lambda *_: {})
     monkeypatch.setattr(of, "point", lambda case, *_: {"gbps": gbps[case], "gbps_half_width": 0.2})
-    only: Any = SimpleNamespace(wants=lambda claim: claim in {"order", "over_resq"})
+    only: Any = SimpleNamespace(wants=lambda claim: claim in {"order", "over_resq", "gbps_all_allocator"})
+    steady = [{"at_ns": 1.0, "io_ways": 5, "state": "balance"}]
+    monkeypatch.setattr(
+        of, "steered", lambda place, case: {"steered": steady, "gbps_settled": gbps[case] + 0.1 * (place - 1)}
+    )
     steps = list(held(room.cases(only, of)["order"]).values())
     assert steps == [True, True, True, True, False]
     over = room.gains(only, of)["over_resq"]
     assert over.ours == pytest.approx(100 * (75.4 / 63.6 - 1))
-    assert over.half_width == pytest.approx(0.49, abs=0.01)
+    # 0.25 of three seeds and 0.2 of ResQ's.
+    assert over.half_width == pytest.approx(0.54, abs=0.01)
+    own = room.allocated(only, of)["gbps_all_allocator"]
+    assert (own.ours, own.note) == (pytest.approx(75.4), "with 5, 5, 5 I/O ways most of the time")
+
+
+def test_misses_by_ways_fall_at_the_receiver_and_are_not_least_at_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def point(case: str, size: int = room.LARGEST, ways: int | None = None) -> room.Point:
+        return {
+            "rx_miss_pct": 60.0 if ways is None else 60 - 4.0 * ways,
+            "tx_miss_pct": 30.0 if ways is None else 4.0 * ways,
+        }
+
+    of = bed(monkeypatch, lambda *_: {})
+    monkeypatch.setattr(of, "point", point)
+    drawn: list[Any] = []
+    found = room.misses_by_ways(EVERY, of, drawn)  # type: ignore[arg-type]
+    assert (found["rx_fall_ways"].ours, found["tx_fall_ways"].ours) == (pytest.approx(100 / 3), pytest.approx(100 / 3))
+    assert all(held(found["rx_by_ways"]).values())
+    assert all(held(found["tx_by_ways"]).values())
+    assert [figure.name for figure in drawn] == ["fig19b"]

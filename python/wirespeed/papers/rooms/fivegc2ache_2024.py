@@ -27,6 +27,7 @@ AIMS: Final = ("no bottleneck", "balance")
 """The states that the paper's allocator is to keep: section 5.2."""
 OTHERS_BYTES: Final = 500_000
 """Figure 6."""
+MISSES_BY_WAYS: Final = ("rx_fall_ways", "tx_fall_ways", "rx_by_ways", "tx_by_ways")
 TX_DESCRIPTORS: Final = 512
 """Assumed: with 1024, transmit rings of six workers hold 12288 mbufs, and 8192, which the paper runs, stand still."""
 
@@ -46,7 +47,7 @@ class Testbed:
         self.descriptors: list[int] = self.bursts["descriptors"]
         self.allocator_seeds: int = self._of["allocator"]["seeds"]
         self._in_all = len(CASES) + 2 * (len(self.sizes) - 1) + 2 * len(self.ways) + 2 * len(self.descriptors)
-        self._in_all += len(self.loads()) + 1 + self.allocator_seeds  # one of bursts with fewer mbufs
+        self._in_all += len(self.loads()) + 1 + 2 * self.allocator_seeds  # one of bursts with fewer mbufs
 
     def point(self, case: str, size: int = LARGEST, io_ways: int | None = None) -> Point:
         """The case with packets of `size` bytes; isolation with `io_ways` ways, where given, in place of its own."""
@@ -101,20 +102,21 @@ class Testbed:
             self._points[key] = {"case": "occupancy", "mbps": mbps, **seen}
         return self._points[key]
 
-    def steered(self, place: int = 0) -> list[Mapping[str, Any]]:
-        """The intervals of the allocator at constant load, from the first packet on, with one of some seeds."""
-        key = ("steered", place)
+    def steered(self, place: int = 0, case: str = "default") -> Point:
+        """The allocator at constant load, of rings and pool of a case, with one of some seeds; with its intervals."""
+        key = ("steered", case, place)
         if key not in self._points:
             of = self._of["allocator"]
             settings = {
+                **self._rings(case),
                 "policy.kind": "allocator",
                 "policy.interval": of["interval"],
-                "run.warmup": of["warmup"],
                 "run.packets": of["packets"],
             }
-            seen = self._run(LARGEST, settings, f"allocator, constant load, seed {place}", self._request.seed + place)
-            self._points[key] = {"case": "allocator", **seen}
-        return self._points[key]["steered"]  # type: ignore[no-any-return]
+            words = f"{case}, allocator, constant load, seed {place}"
+            seen = self._run(LARGEST, settings, words, self._request.seed + place)
+            self._points[key] = {"case": f"{case}, allocator", **seen}
+        return self._points[key]
 
     def loads(self) -> list[float]:
         """Of figure 6, in Mbit/s, rising."""
@@ -141,18 +143,18 @@ class Testbed:
         return int(self._of["allocated"].get(str(size), self._of["io_ways"]["all"]))
 
     def _simulated(self, case: str, size: int, io_ways: int | None) -> Point:
-        of = self._of
-        settings: dict[str, Any] = {}
-        if case in of["descriptors"]:
-            settings["nic.rx_descriptors"] = of["descriptors"][case]
-        if case in of["mbufs"]:
-            settings["mempool.size"] = of["mbufs"][case]
-        ways = of["io_ways"].get(case) if io_ways is None else io_ways
+        settings = self._rings(case)
+        ways = self._of["io_ways"].get(case) if io_ways is None else io_ways
         if ways is not None:
             settings["machine.llc.core_ways"] = WAYS - ways
             settings["machine.llc.io_ways"] = ways
         seen = self._run(size, settings, f"{case}, {size} B")
         return {"case": case, "packet_bytes": size, "io_ways": ways, **seen}
+
+    def _rings(self, case: str) -> dict[str, Any]:
+        """Descriptors and mbufs of a case, where they are not the default's."""
+        names = {"descriptors": "nic.rx_descriptors", "mbufs": "mempool.size"}
+        return {name: self._of[key][case] for key, name in names.items() if case in self._of[key]}
 
     def _run(self, size: int, changed: Mapping[str, Any], words: str, seed: int | None = None) -> Point:
         """What a run of the testbed shows; kept, and not run again."""
@@ -191,6 +193,8 @@ def _seen(summary: Mapping[str, Any], size: int) -> Point:
         occupied = {"llc_mib": sum(own), "llc_others_mib": rest}
     if any(interval.get("state") for interval in intervals):
         occupied["steered"] = [{name: i[name] for name in ("at_ns", "io_ways", "state")} for i in intervals]
+        batches = summary["batches"]["carried_mpps"]
+        occupied["gbps_settled"] = spread.mean(batches[len(batches) // 2 :])[0] * size * 8e-3
     return {
         **occupied,
         "gbps": summary["carried_mpps"] * size * 8e-3,
@@ -225,7 +229,7 @@ def measure(request: Request) -> Outcome:
     outcome = leakage(request)
     bed = Testbed(request)
     measured = dict(outcome.measured)
-    measured |= cases(request, bed) | gains(request, bed)
+    measured |= cases(request, bed) | gains(request, bed) | allocated(request, bed)
     drawn = list(outcome.figures)
     measured |= ways(request, bed, drawn)
     measured |= descriptors(request, bed, drawn)
@@ -289,11 +293,35 @@ def gains(request: Request, bed: Testbed) -> dict[str, Measured]:
         if request.wants(f"gain_{size}"):
             measured[f"gain_{size}"] = _gain(bed.point("all", size, bed.allocated(size)), bed.point("default", size))
     if request.wants("over_resq"):
-        measured["over_resq"] = _gain(bed.point("all"), bed.point("resq"))
+        measured["over_resq"] = _gain(_settled(bed, "all"), bed.point("resq"))
     if request.wants("memory_drop"):
         drop = 100 * (1 - bed.point("resq")["memory_gb_s"] / bed.point("default")["memory_gb_s"])
         measured["memory_drop"] = Measured(drop, holds=Part(drop))
     return measured
+
+
+def allocated(request: Request, bed: Testbed) -> dict[str, Measured]:
+    """Throughput with the allocator itself, once it has looked for its ways, over some seeds."""
+    measured: dict[str, Measured] = {}
+    for case, claim in (("default", "gbps_allocator"), ("all", "gbps_all_allocator")):
+        if request.wants(claim):
+            point = _settled(bed, case)
+            than = bed.point("default")
+            wide = hypot(point["gbps_half_width"], than["gbps_half_width"])
+            ways = ", ".join(str(usual) for usual in point["usual_ways"])
+            holds = Part(point["gbps"] - than["gbps"], wide)
+            measured[claim] = Measured(
+                point["gbps"], point["gbps_half_width"], holds=holds, note=f"with {ways} I/O ways most of the time"
+            )
+    return measured
+
+
+def _settled(bed: Testbed, case: str) -> Point:
+    """Throughput of the second half of a run with the allocator, over seeds, and its usual ways with each."""
+    runs = [bed.steered(place, case) for place in range(bed.allocator_seeds)]
+    gbps, wide = spread.mean([run["gbps_settled"] for run in runs])
+    usual = [_rests(run["steered"])[2] for run in runs]
+    return {"gbps": gbps, "gbps_half_width": wide, "usual_ways": usual}
 
 
 def _gain(better: Point, than: Point) -> Measured:
@@ -327,9 +355,47 @@ def ways(request: Request, bed: Testbed, drawn: list[figures.Figure]) -> dict[st
             "others lie that cannot be told apart",
         )
         drawn.append(_by_ways(gbps, size, request.paper.printed()))
+    if any(request.wants(claim) for claim in MISSES_BY_WAYS):
+        measured |= misses_by_ways(request, bed, drawn)
     if request.wants("ways_fall"):
         (large, large_wide), (small, small_wide) = best[LARGEST], best[256]
         measured["ways_fall"] = Measured(holds=Part(large - small, hypot(large_wide, small_wide)))
+    return measured
+
+
+def misses_by_ways(request: Request, bed: Testbed, drawn: list[figures.Figure]) -> dict[str, Measured]:
+    """Figures 19(b) and (c): miss rates by the number of I/O ways in isolation, and how far below shared ways."""
+    shared, by = bed.point("default"), {ways: bed.point("default", LARGEST, ways) for ways in bed.ways}
+    measured: dict[str, Measured] = {}
+    for core in ("rx", "tx"):
+        column = f"{core}_miss_pct"
+        fall = 100 * (1 - by[5][column] / shared[column])
+        told = ", ".join(f"{ways}: {point[column]:.1f} %" for ways, point in by.items())
+        measured[f"{core}_fall_ways"] = Measured(fall, holds=Part(fall), note=f"shared: {shared[column]:.1f} %, {told}")
+    rx, tx = ([by[ways][f"{core}_miss_pct"] for ways in bed.ways] for core in ("rx", "tx"))
+    measured["rx_by_ways"] = Measured(holds=Part(by[2]["rx_miss_pct"] - by[5]["rx_miss_pct"]))
+    measured["tx_by_ways"] = Measured(
+        holds={
+            "5 has not the lowest": Part(by[5]["tx_miss_pct"] - min(tx)),
+            "more than with 2": Part(by[5]["tx_miss_pct"] - by[2]["tx_miss_pct"]),
+        }
+    )
+    rows = [
+        {"ways": ways, "pct": pct, "of": words}
+        for words, column in (("RX core", rx), ("TX cores", tx))
+        for ways, pct in zip(bed.ways, column, strict=True)
+    ]
+    printed = request.paper.printed()
+    cases = ((2, "resq"), (5, "isolation5"))
+    theirs = [
+        {"ways": ways, "pct": printed[f"{core}_miss_{case}"], "of": words}
+        for core, words in (("rx", "RX core"), ("tx", "TX cores"))
+        for ways, case in cases
+    ]
+    chart = figures.lines(
+        rows, x="ways", y="pct", by="of", x_title="I/O ways", y_title="LLC misses (%)", printed=theirs
+    )
+    drawn.append(figures.Figure("fig19b", "Figures 19(b) and (c): LLC misses by I/O ways in isolation, 1500 B", chart))
     return measured
 
 
@@ -470,7 +536,7 @@ def states(request: Request, bed: Testbed, drawn: list[figures.Figure]) -> dict[
     """Figure 12: the state machine aims at two of its four states, and stays in them while traffic stays."""
     if not request.wants("rests"):
         return {}
-    runs = [bed.steered(place) for place in range(bed.allocator_seeds)]
+    runs = [bed.steered(place)["steered"] for place in range(bed.allocator_seeds)]
     rested = [_rests(intervals) for intervals in runs]
     aims, often = (spread.mean([seen[column] for seen in rested]) for column in (0, 1))
     rows = [{"ms": each["at_ns"] / 1e6, "ways": each["io_ways"], "of": "I/O ways"} for each in runs[0]]
