@@ -8,6 +8,7 @@
 //!   hot part; with random replacement a working set of W lines in C lines of core ways hits C / W.
 //! - The receiving core needs a time for its instructions, and for each line that misses a time that overlaps with others; so
 //!   do the workers, six of them. The slower of the two is the program's capacity; below it cores poll in vain.
+//! - A burst costs beside its packets, and bursts are the shorter the less arrives: a packet's time falls with the load.
 //! - A change of ways takes effect over time: each interval half of what is left.
 //!
 //! No number is fitted on the paper: they were set so that leakage and core misses cost about as much. The plant of
@@ -18,9 +19,13 @@ use queueing::{CyclicBuffers, DdioWays, cyclic_leakage};
 use units::{Cbm, Clos, Ps};
 
 pub const WAYS: u32 = 11;
+/// Of devices: one way is the others', two at least the cores'.
+pub const MOST_IO: u32 = WAYS - 3;
 pub const INTERVAL: Ps = Ps::from_ns(100_000_000);
 const SETS: f64 = 49_152.0;
 const MISS_NS: f64 = 60.0;
+/// Packets of a burst, where the core is always busy; fewer in proportion where it is not.
+const MOST_BURST: f64 = 32.0;
 
 /// A program's needs.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +40,8 @@ pub struct Program {
     pub work: (f64, f64),
     /// How much of a miss is not hidden by others.
     pub overlap: f64,
+    /// Nanoseconds that a burst costs beside, of at most [`MOST_BURST`] packets.
+    pub burst: f64,
 }
 
 /// What arrives: packets a second and bytes of each.
@@ -47,8 +54,10 @@ pub struct Traffic {
 /// What the plant does with a number of I/O ways.
 #[derive(Clone, Copy, Debug)]
 pub struct Response {
-    /// Packets a second that the program can do; a busy second's.
+    /// Packets a second that the program can do at most.
     pub capacity: f64,
+    /// Packets of a busy second, at the load that is offered.
+    pub efficiency: f64,
     pub leak: f64,
     pub core_miss: f64,
 }
@@ -72,8 +81,8 @@ impl Program {
 }
 
 impl Surface {
-    /// What the program does with `io` I/O ways; between two numbers while lines are still leaving.
-    pub fn response(&self, io: f64) -> Response {
+    /// What the program does with `io` I/O ways, between two numbers while lines are still leaving, of `pps` packets a second.
+    pub fn response(&self, io: f64, pps: f64) -> Response {
         let Surface { program, bytes, leaks } = self;
         let at = |ways: f64| leaks[ways as usize - 1];
         let leak = at(io.floor()) * (1.0 - io.fract()) + at(io.ceil()) * io.fract();
@@ -88,12 +97,15 @@ impl Surface {
         let stall = |own: f64| program.overlap * MISS_NS * (leak * payload + core_miss * own);
         let rx = program.rx.0 + stall(program.rx.1);
         let work = (program.work.0 + stall(program.work.1)) / 6.0;
-        Response { capacity: 1e9 / rx.max(work), leak, core_miss }
+        let of_packets = |packets: f64| 1e9 / (rx + program.burst / packets).max(work);
+        let capacity = of_packets(MOST_BURST);
+        let efficiency = of_packets((MOST_BURST * pps / capacity).clamp(1.0, MOST_BURST));
+        Response { capacity, efficiency, leak, core_miss }
     }
 
-    /// The highest capacity, over all numbers of I/O ways that are allowed.
-    pub fn best(&self) -> f64 {
-        (1..=WAYS - 3).map(|io| self.response(io.into()).capacity).fold(0.0, f64::max)
+    /// The most packets of a busy second, over all numbers of I/O ways that are allowed.
+    pub fn best(&self, pps: f64) -> f64 {
+        (1..=MOST_IO).map(|io| self.response(io.into(), pps).efficiency).fold(0.0, f64::max)
     }
 }
 
@@ -169,9 +181,12 @@ impl Plant {
     }
 
     pub fn offer(&mut self, surface: &Surface, traffic: Traffic) {
-        if traffic != self.traffic {
-            (self.surface, self.traffic) = (surface.clone(), traffic);
-        }
+        (self.surface, self.traffic) = (surface.clone(), traffic);
+    }
+
+    /// The load alone changes.
+    pub fn load(&mut self, pps: f64) {
+        self.traffic.pps = pps;
     }
 
     pub fn io(&self) -> u32 {
@@ -188,10 +203,10 @@ impl Actuator for Plant {
         if (self.effective - f64::from(self.io())).abs() < 0.02 {
             self.effective = self.io().into();
         }
-        let of = self.surface.response(self.effective);
+        let of = self.surface.response(self.effective, self.traffic.pps);
         let carried = self.traffic.pps.min(of.capacity);
-        let busy = carried / of.capacity;
-        self.efficiency = of.capacity;
+        let busy = carried / of.efficiency;
+        self.efficiency = of.efficiency;
         let totals = [carried, self.traffic.pps - carried, carried * self.traffic.bytes, of.leak, of.core_miss, busy];
         let shown = if self.faults.lagged { self.before.replace(totals) } else { Some(totals) };
         let age = if self.faults.lagged { INTERVAL } else { Ps::ZERO };
