@@ -1,4 +1,4 @@
-//! The LLC allocator: four states, and steps of one way that are judged by how the program responds.
+//! The LLC allocator: four states, and steps that are judged by how the program responds.
 //!
 //! # The states
 //! 5GC2ache (section 5.2, figure 12) has four states and eight numbered transitions between them, and acts where PCIe
@@ -8,28 +8,31 @@
 //!
 //! # Judging by response
 //! Absolute thresholds on the two miss rates stick or run away, since with a large pool the DDIO write miss rate is
-//! the same for every number of ways. So a bottleneck's state only says what is tried: one way more for
-//! devices, or for cores. A step is kept if packets per busy second of the receiving cores gain more than a small share,
-//! else it is taken back and its direction is blocked; with both blocked there is balance. Busy time, not
-//! throughput, because below saturation throughput has no gradient.
+//! the same for every number of ways. So miss rates only say which directions are open: more ways for devices, or for cores. What
+//! is judged is packets per busy second of the receiving cores. Busy time, not throughput, because below saturation throughput
+//! has no gradient. What is known of each number of ways is a belief (`belief`), which all samples of a search have a part in. A search
+//! goes on while a number of ways within reach promises more than a small share over the best that was seen, or while one side
+//! misses nothing and has a way to give. Then it rests at the best that was seen.
 //!
 //! # Noise, lag and gaps
 //! A sample counts if its interval began after the settings were in force, and an interval more (lines that are already
-//! in the cache leave slowly). Several are averaged before a step and after it, more where the difference is within their
-//! own scatter. Settings that are not in force are applied again. Without packets, bytes of devices or busy time nothing can be
-//! judged: those are waited for. A miss rate that is missing is unknown, not low: its side is not tried, and "no bottleneck" is
-//! not said. [`Policy::lacks`] has what is missing once it has been for some intervals.
+//! in the cache leave slowly). What promises much is gone to at once, what promises little after more samples. Settings that are not in
+//! force are applied again. Without packets, bytes of devices or busy time nothing can be judged: those are waited for. A miss rate that is
+//! missing is unknown, not low: its side is not tried unless packets are lost, and "no bottleneck" is not said. [`Policy::lacks`] has
+//! what is missing once it has been for some intervals.
 //!
 //! # Rest
-//! In balance and without bottleneck nothing changes until traffic does (packet size, PCIe bandwidth or a miss rate, after
-//! a cool-down), except that a blocked direction is tried again after a long time, which doubles each time in vain. For each
-//! class of packet size the ways that were found are remembered, and are where the search begins when it comes back.
+//! At rest nothing changes until packets have another size, a miss rate's mean over some intervals is another, or packets are lost where none
+//! were. The rate alone, and what it does to one interval, is no reason. But for another size it is looked again only after a
+//! cool-down, which doubles each time. Without any reason it is looked again after a long time, which doubles each time in vain.
+//! What is believed of each class of packet size is kept, and is where the search begins when it comes back.
 
 use control::{Allocation, Counter, Lack, Observation, Policy, Sample};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::Ps;
 
+use crate::belief::Belief;
 use crate::{Floors, Partition, PolicyError};
 
 /// What limits the program, as far as is known.
@@ -116,23 +119,26 @@ pub struct AllocatorSpec {
     pub rx_class: u8,
     /// A miss rate above this is a bottleneck.
     pub miss_rate: f64,
-    /// A step is kept if it gains more than this share.
+    /// Other ways are looked at where that promises more than this share, and gone to where they gain more.
     pub gain: f64,
-    /// Intervals that are averaged before and after a step, at least.
+    /// Intervals that are averaged after a step, at least.
     pub samples: u32,
-    /// At most, where the difference is within its scatter.
+    /// And before a step that promises little, or none.
     pub most_samples: u32,
+    /// Ways of a step, at most.
+    pub reach: u32,
+    /// Steps of a search, at most.
+    pub steps: u32,
     /// Intervals after a change in which nothing is judged.
     pub settle: u32,
-    /// A change of PCIe bandwidth by this share is a change of traffic.
-    pub bandwidth_change: f64,
-    /// A change of a miss rate by this much is.
+    /// A change of a miss rate's mean over some intervals by this much is a change of traffic; lost packets where there were none are
+    /// one from a tenth of it on.
     pub miss_change: f64,
     /// A change of the mean packet by this share is.
     pub size_change: f64,
-    /// Intervals of rest after which a change of traffic is looked for.
+    /// Intervals of rest after which a change of traffic is looked for; doubles each time that the search was in vain.
     pub cool_down: u32,
-    /// Intervals of rest after which a blocked direction is tried again; doubles each time in vain.
+    /// Intervals of rest after which it is looked again; doubles each time in vain.
     pub retry: u32,
 }
 
@@ -142,16 +148,17 @@ impl Default for AllocatorSpec {
             floors: Floors::default(),
             start_io: 2,
             rx_class: 1,
-            miss_rate: 0.05,
+            miss_rate: 0.01,
             gain: 0.003,
-            samples: 2,
-            most_samples: 6,
+            samples: 1,
+            most_samples: 4,
+            reach: 2,
+            steps: 12,
             settle: 1,
-            bandwidth_change: 0.1,
             miss_change: 0.1,
             size_change: 0.1,
-            cool_down: 2,
-            retry: 64,
+            cool_down: 16,
+            retry: 1024,
         }
     }
 }
@@ -166,7 +173,6 @@ impl AllocatorSpec {
         let share = [
             ("miss_rate", self.miss_rate),
             ("gain", self.gain),
-            ("bandwidth_change", self.bandwidth_change),
             ("miss_change", self.miss_change),
             ("size_change", self.size_change),
         ];
@@ -174,12 +180,16 @@ impl AllocatorSpec {
             let (path, came) = (format!("{path}.{what}"), came.to_string());
             return Err(PolicyError::Value { path, came, allowed: "a share of 0 to 1 is wanted".into() });
         }
-        if self.samples == 0 || self.most_samples < self.samples || self.most_samples > 1000 {
-            return Err(PolicyError::Value {
-                path: format!("{path}.samples"),
-                came: format!("{} to {}", self.samples, self.most_samples),
-                allowed: "allowed are 1 to most_samples, and that up to 1000".into(),
-            });
+        for (what, came) in [
+            ("samples", self.samples),
+            ("most_samples", self.most_samples),
+            ("reach", self.reach),
+            ("steps", self.steps),
+        ] {
+            if !(1..=1000).contains(&came) {
+                let (path, came) = (format!("{path}.{what}"), came.to_string());
+                return Err(PolicyError::Value { path, came, allowed: "allowed are 1 to 1000".into() });
+            }
         }
         Ok(())
     }
@@ -196,11 +206,12 @@ pub struct Allocator {
     since: Option<Ps>,
     /// The end of the interval that was last judged.
     judged: Option<Ps>,
-    /// Directions that were tried in vain: more ways for devices, and fewer.
-    blocked: [bool; 2],
-    /// Ways by class of packet size.
-    memory: [Option<Partition>; SIZE_CLASSES],
+    /// Of packets of the size that come.
+    belief: Belief,
+    /// What was believed of others, by class of packet size, and where that led.
+    memory: [Option<(Partition, Belief)>; SIZE_CLASSES],
     retry: u32,
+    cool_down: u32,
     /// Transitions so far, the last ones.
     history: Vec<Transition>,
     /// What the last intervals lacked, and how many they were.
@@ -216,30 +227,37 @@ const SIZE_LIMITS: [f64; SIZE_CLASSES - 1] = [96.0, 192.0, 384.0, 768.0, 1200.0]
 const HISTORY: usize = 64;
 /// Retries are at most this many times `retry` apart.
 const MOST_DOUBLING: u32 = 32;
+/// Intervals of rest of which traffic is told by, and of late.
+const SAMPLES_THEN: u32 = 16;
+const SAMPLES_LATE: u32 = 8;
+/// How far what was believed may be off when traffic comes back, or has changed: from way to way, and for all.
+const LOOSENS: (f64, f64) = (0.06, 0.05);
+/// What promises as many times the least gain is gone to at once, and packets whose size is as many times too far off are others.
+const CLEARLY: f64 = 4.0;
+const CLEARLY_ODD: f64 = 3.0;
+/// Standard deviations by which other ways have to gain to be gone to at rest.
+const SURE: f64 = 3.0;
 /// What is missing for as many intervals in a row is a lack: rates need two readings, and a counter may miss one.
 const LACKING: u32 = 3;
 
 #[derive(Clone, Debug)]
 enum AllocatorPhase {
-    /// Averages at rest, before a step.
-    Measure(Mean),
-    /// Averages after a step that came from `from`; `before` is what it is compared with.
-    Try { from: Partition, up: bool, before: Mean, after: Mean },
-    /// Nothing is to be changed.
-    Rest { traffic: Mean, quiet: u32, odd: u32 },
+    /// Looks for the best ways: the mean since the last step, how many steps were made, and where it began.
+    Search { mean: Mean, steps: u32, from: Partition },
+    /// Nothing is to be changed: what was seen when rest began, what is seen of late, for how many intervals, and how many of the last
+    /// ones had packets of another size.
+    Rest { then: Mean, late: Mean, quiet: u32, odd: u32 },
 }
 
 /// What is judged by, averaged over intervals.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mean {
     n: u32,
-    score: f64,
-    squares: f64,
-    bandwidth: f64,
     bytes: f64,
     /// Unknown until the first sample that has it.
     io_miss: Option<f64>,
     core_miss: Option<f64>,
+    lost: Option<f64>,
 }
 
 /// One interval's counters.
@@ -247,23 +265,22 @@ struct Mean {
 struct Sight {
     /// Packets a busy second of the receiving cores.
     score: f64,
-    /// Bytes a second that devices write.
-    bandwidth: f64,
+    /// Packets a second.
+    rate: f64,
     /// Of a packet.
     bytes: f64,
     io_miss: Option<f64>,
     core_miss: Option<f64>,
+    /// The share of packets that were lost.
+    lost: Option<f64>,
 }
 
 impl Mean {
-    fn add(&mut self, s: &Sight) {
-        self.n += 1;
+    /// Takes a sample in, as one of `most` at most.
+    fn add(&mut self, s: &Sight, most: u32) {
+        self.n = (self.n + 1).min(most);
         let n = f64::from(self.n);
         let mean = |old: f64, new: f64| old + (new - old) / n;
-        let before = self.score;
-        self.score = mean(self.score, s.score);
-        self.squares += (s.score - before) * (s.score - self.score);
-        self.bandwidth = mean(self.bandwidth, s.bandwidth);
         self.bytes = mean(self.bytes, s.bytes);
         // A counter that is missing is what it was, or still unknown.
         let known = |old: Option<f64>, new: Option<f64>| match (old, new) {
@@ -272,15 +289,7 @@ impl Mean {
         };
         self.io_miss = known(self.io_miss, s.io_miss);
         self.core_miss = known(self.core_miss, s.core_miss);
-    }
-
-    /// The relative standard error of the score.
-    fn error(&self) -> f64 {
-        if self.n < 2 || self.score <= 0.0 {
-            return 0.0;
-        }
-        let n = f64::from(self.n);
-        (self.squares / (n - 1.0) / n).sqrt() / self.score
+        self.lost = known(self.lost, s.lost);
     }
 }
 
@@ -294,14 +303,15 @@ impl Allocator {
         let partition = Partition::new(spec.start_io, &spec.floors);
         Ok(Allocator {
             retry: spec.retry,
+            cool_down: spec.cool_down,
+            belief: Belief::new(spec.floors.io, spec.floors.most_io()),
             spec,
             state: Bottleneck::NoBottleneck,
             partition,
-            phase: AllocatorPhase::Measure(Mean::default()),
+            phase: AllocatorPhase::Search { mean: Mean::default(), steps: 0, from: partition },
             since: None,
             judged: None,
-            blocked: [false; 2],
-            memory: [None; SIZE_CLASSES],
+            memory: Default::default(),
             history: Vec::new(),
             absent: None,
             one_sided: None,
@@ -376,69 +386,112 @@ impl Allocator {
         self.judged = Some(end);
         let cores = seen.classes.iter().filter(|c| self.spec.floors.core_classes.contains(&c.clos.0));
         let core_miss = cores.filter_map(|c| sound(c.llc_miss_rate)).map(|s| s.value).reduce(f64::max);
+        let lost = sound(seen.lost_pps).map(|lost| lost.value / (lost.value + pps.value));
         Some(Sight {
             score: pps.value / busy.min(1.0),
-            bandwidth: bytes,
+            rate: pps.value,
+            lost,
             bytes: bytes / pps.value,
             io_miss: sound(seen.ddio_write_miss_rate).map(|s| s.value),
             core_miss,
         })
     }
 
-    /// Where `up` leads, if anywhere.
-    fn next(&self, up: bool) -> Option<Partition> {
-        let io = if up { self.partition.io() + 1 } else { self.partition.io().checked_sub(1)? };
-        Some(Partition::new(io, &self.spec.floors)).filter(|p| *p != self.partition)
+    /// Whether devices, or cores, may want more ways: they miss, or nobody knows whether they do and packets are lost.
+    fn wants(&self, up: bool, mean: &Mean) -> bool {
+        let loses = mean.lost.is_some_and(|lost| lost > self.spec.miss_change / 10.0);
+        let miss = if up { mean.io_miss } else { mean.core_miss };
+        miss.map_or(up && loses, |miss| miss > self.spec.miss_rate)
     }
 
-    /// The direction to try after `mean` at rest, or none.
-    fn direction(&mut self, mean: &Mean) -> Option<bool> {
-        let limit = self.spec.miss_rate;
-        self.one_sided = None;
-        let is_low = |miss: Option<f64>| miss.is_some_and(|m| m <= limit);
-        if is_low(mean.io_miss) && is_low(mean.core_miss) {
-            self.go(Cause::MissesLow);
-            return None;
+    /// The ways to look at next, from those of now: what promises most over the best that was seen, within reach, in a direction
+    /// that someone wants. Of a search that has seen nothing else, the direction in which more is missed.
+    fn next(&self, mean: &Mean) -> Option<(u32, f64)> {
+        let (now, reach) = (self.partition.io(), self.spec.reach);
+        let up_first = mean.io_miss.unwrap_or(1.0) >= mean.core_miss.unwrap_or(0.0);
+        let best = self.belief.best(now);
+        let is_first = (self.spec.floors.io..=self.spec.floors.most_io())
+            .all(|ways| ways == now || self.belief.samples(ways) == 0);
+        let can = [self.wants(true, mean), self.wants(false, mean)];
+        let one_way = is_first && can == [true, true];
+        let far = (now.saturating_sub(reach)..=now + reach)
+            .filter(|ways| *ways != now && Partition::new(*ways, &self.spec.floors).io() == *ways)
+            .filter(|ways| can[usize::from(*ways < now)] && (!one_way || (*ways > now) == up_first));
+        let (ways, promise) =
+            far.map(|ways| (ways, self.belief.promise(ways, best))).max_by(|a, b| a.1.total_cmp(&b.1))?;
+        if promise > self.spec.gain {
+            return Some((ways, promise));
         }
-        let known = [(true, mean.io_miss), (false, mean.core_miss)].into_iter().filter_map(|(up, m)| Some((up, m?)));
-        let can =
-            |&(up, miss): &(bool, f64)| miss > limit && !self.blocked[usize::from(!up)] && self.next(up).is_some();
-        let Some((up, _)) = known.filter(can).max_by(|a, b| a.1.total_cmp(&b.1)) else {
-            // Where one side is unknown, that the other wants nothing decides nothing.
-            self.one_sided = match (mean.io_miss, mean.core_miss) {
-                (None, None) => Some(Lack::MissRates),
-                (None, _) => Some(Lack::DeviceMisses),
-                (_, None) => Some(Lack::CoreMisses),
-                _ => None,
-            };
+        // Who misses nothing has a way to give.
+        let up = can[0] && mean.core_miss.is_some_and(|miss| miss <= self.spec.miss_rate);
+        let down = can[1] && mean.io_miss.is_some_and(|miss| miss <= self.spec.miss_rate);
+        let ways = if up {
+            now + 1
+        } else if down {
+            now.saturating_sub(1)
+        } else {
             return None;
         };
+        let there = Partition::new(ways, &self.spec.floors).io() == ways && self.belief.samples(ways) == 0;
+        there.then_some((ways, promise))
+    }
+
+    /// Enters the state of a bottleneck of devices, or of cores.
+    fn is_limited_by(&mut self, devices: bool) {
         // The figure has no way from one bottleneck to the other but through balance.
-        let elsewhere = if up { Bottleneck::CoreBottleneck } else { Bottleneck::DdioBottleneck };
+        let elsewhere = if devices { Bottleneck::CoreBottleneck } else { Bottleneck::DdioBottleneck };
         if self.state == elsewhere {
             self.go(Cause::StepInVain);
         }
-        self.go(if up { Cause::DdioMisses } else { Cause::CoreMisses });
-        Some(up)
+        self.go(if devices { Cause::DdioMisses } else { Cause::CoreMisses });
     }
 
     /// Takes up rest with what was seen there.
-    fn rest(&mut self, traffic: Mean) {
-        self.memory[size_class(traffic.bytes)] = Some(self.partition);
-        if matches!(self.state, Bottleneck::DdioBottleneck | Bottleneck::CoreBottleneck) {
+    fn rest(&mut self, mean: Mean) {
+        self.memory[size_class(mean.bytes)] = Some((self.partition, self.belief.clone()));
+        let limit = self.spec.miss_rate;
+        let is_low = |miss: Option<f64>| miss.is_some_and(|m| m <= limit);
+        let wants = [true, false].map(|up| self.wants(up, &mean));
+        if is_low(mean.io_miss) && is_low(mean.core_miss) {
+            self.go(Cause::MissesLow);
+        } else if wants.contains(&true) {
+            if self.state == Bottleneck::NoBottleneck {
+                self.is_limited_by(wants[0]);
+            }
+            self.go(Cause::StepInVain);
+        } else if matches!(self.state, Bottleneck::DdioBottleneck | Bottleneck::CoreBottleneck) {
             self.go(Cause::StepInVain);
         }
-        self.phase = AllocatorPhase::Rest { traffic, quiet: 0, odd: 0 };
+        // Where one side is unknown, that the other wants nothing decides nothing.
+        let is_content = |miss: Option<f64>| miss.is_none_or(|miss| miss <= limit);
+        self.one_sided = match (mean.io_miss, mean.core_miss) {
+            (None, None) => Some(Lack::MissRates),
+            (None, core) if is_content(core) => Some(Lack::DeviceMisses),
+            (io, None) if is_content(io) => Some(Lack::CoreMisses),
+            _ => None,
+        };
+        self.phase = AllocatorPhase::Rest { then: Mean::default(), late: Mean::default(), quiet: 0, odd: 0 };
     }
 
-    /// Begins to look again: traffic has changed to packets of `bytes` bytes.
+    /// Begins to look where packets have `bytes` bytes, a size of another class perhaps.
     fn arm(&mut self, bytes: f64) {
-        self.blocked = [false; 2];
-        self.retry = self.spec.retry;
-        if let Some(known) = self.memory[size_class(bytes)] {
-            self.set(known);
+        (self.retry, self.cool_down) = (self.spec.retry, self.spec.cool_down);
+        match self.memory[size_class(bytes)].clone() {
+            Some((known, belief)) => {
+                self.belief = belief;
+                self.set(known);
+            }
+            None => self.belief = Belief::new(self.spec.floors.io, self.spec.floors.most_io()),
         }
-        self.phase = AllocatorPhase::Measure(Mean::default());
+        self.search();
+    }
+
+    /// Begins to look again.
+    fn search(&mut self) {
+        self.belief.loosen(LOOSENS.0, LOOSENS.1);
+        self.belief.forget_places();
+        self.one_sided = None;
+        self.phase = AllocatorPhase::Search { mean: Mean::default(), steps: 0, from: self.partition };
     }
 
     fn set(&mut self, partition: Partition) {
@@ -449,78 +502,83 @@ impl Allocator {
     }
 
     fn judge(&mut self, s: &Sight) {
-        match std::mem::replace(&mut self.phase, AllocatorPhase::Measure(Mean::default())) {
-            AllocatorPhase::Measure(mut mean) => {
+        match self.phase.clone() {
+            AllocatorPhase::Search { mut mean, steps, from } => {
                 if mean.n > 0 && apart(s.bytes, mean.bytes) > self.spec.size_change {
                     self.arm(s.bytes);
                     return;
                 }
-                mean.add(s);
-                if mean.n < self.spec.samples {
-                    self.phase = AllocatorPhase::Measure(mean);
-                    return;
+                mean.add(s, u32::MAX);
+                self.belief.see(self.partition.io(), s.score, s.rate);
+                self.phase = AllocatorPhase::Search { mean, steps, from };
+                if mean.n >= self.spec.samples {
+                    self.step(mean, steps, from);
                 }
-                self.step(mean);
             }
-            AllocatorPhase::Try { from, up, before, mut after } => {
-                if apart(s.bytes, before.bytes) > self.spec.size_change {
-                    self.set(from);
+            AllocatorPhase::Rest { mut then, mut late, quiet, odd } => {
+                let odd = if then.n > 0 && apart(s.bytes, then.bytes) > self.spec.size_change { odd + 1 } else { 0 };
+                // One that is a little odd may be noise.
+                if odd >= 2 || odd == 1 && apart(s.bytes, then.bytes) > CLEARLY_ODD * self.spec.size_change {
                     self.arm(s.bytes);
                     return;
                 }
-                after.add(s);
-                let gain = after.score / before.score - 1.0 - self.spec.gain;
-                let scatter = before.error().hypot(after.error());
-                let is_open = gain.abs() < scatter && after.n < self.spec.most_samples;
-                if after.n < self.spec.samples || is_open {
-                    self.phase = AllocatorPhase::Try { from, up, before, after };
-                } else if gain > 0.0 {
-                    // What was found on the way is not tried again.
-                    self.blocked[usize::from(up)] = true;
-                    self.blocked[usize::from(!up)] = false;
-                    self.retry = self.spec.retry;
-                    self.step(after);
-                } else {
-                    self.set(from);
-                    self.blocked[usize::from(!up)] = true;
-                    self.step(before);
+                if odd == 0 {
+                    if then.n < SAMPLES_THEN {
+                        then.add(s, SAMPLES_THEN);
+                    }
+                    late.add(s, SAMPLES_LATE);
+                    self.belief.see(self.partition.io(), s.score, s.rate);
                 }
-            }
-            AllocatorPhase::Rest { mut traffic, quiet, odd } => {
-                let changed = apart(s.bytes, traffic.bytes) > self.spec.size_change
-                    || apart(s.bandwidth, traffic.bandwidth) > self.spec.bandwidth_change
-                    || differs(s.io_miss, traffic.io_miss, self.spec.miss_change)
-                    || differs(s.core_miss, traffic.core_miss, self.spec.miss_change);
-                // Another size is certain; for the rest one odd sample may be noise.
-                let odd = if changed && quiet >= self.spec.cool_down { odd + 1 } else { 0 };
-                if odd >= 2 {
-                    self.arm(s.bytes);
-                    return;
-                }
-                if !changed {
-                    traffic.n = traffic.n.min(15);
-                    traffic.add(s);
-                }
-                let quiet = quiet + 1;
-                if quiet >= self.retry {
-                    self.retry = (self.retry * 2).min(self.spec.retry.saturating_mul(MOST_DOUBLING));
-                    self.blocked = [false; 2];
-                    self.phase = AllocatorPhase::Measure(Mean::default());
-                } else {
-                    self.phase = AllocatorPhase::Rest { traffic, quiet, odd };
-                }
+                self.phase = AllocatorPhase::Rest { then, late, quiet: quiet.saturating_add(1), odd };
+                self.stay(&then, &late, quiet);
             }
         }
     }
 
-    /// Takes the next step after `mean`, or rests.
-    fn step(&mut self, mean: Mean) {
-        match self.direction(&mean).and_then(|up| Some((up, self.next(up)?))) {
-            Some((up, to)) => {
-                self.phase = AllocatorPhase::Try { from: self.partition, up, before: mean, after: Mean::default() };
-                self.set(to);
-            }
-            None => self.rest(mean),
+    /// Takes the next step of a search after `mean`, or rests.
+    fn step(&mut self, mean: Mean, steps: u32, from: Partition) {
+        let now = self.partition.io();
+        let next = self.next(&mean).filter(|_| steps < self.spec.steps);
+        // What promises little is worth more samples first.
+        if mean.n < self.spec.most_samples && next.is_none_or(|(_, promise)| promise < CLEARLY * self.spec.gain) {
+            return;
+        }
+        if let Some((to, _)) = next {
+            self.is_limited_by(to > now);
+            self.set(Partition::new(to, &self.spec.floors));
+            self.phase = AllocatorPhase::Search { mean: Mean::default(), steps: steps + 1, from };
+            return;
+        }
+        self.set(Partition::new(self.belief.best(now), &self.spec.floors));
+        let twice = |now: u32, first: u32| now.saturating_mul(2).min(first.saturating_mul(MOST_DOUBLING));
+        // What changed without another size may change again and again: looked for less and less often.
+        self.cool_down = twice(self.cool_down, self.spec.cool_down);
+        self.retry = if self.partition == from { twice(self.retry, self.spec.retry) } else { self.spec.retry };
+        self.rest(mean);
+    }
+
+    /// At rest for `quiet` intervals: looks again where traffic has changed, or after a long time, and goes where it has
+    /// become sure that it is better.
+    fn stay(&mut self, then: &Mean, late: &Mean, quiet: u32) {
+        let most = self.spec.miss_change;
+        let loses =
+            late.lost.is_some_and(|lost| lost > most / 10.0) && then.lost.is_some_and(|then| then < most / 100.0);
+        let changed = differs(late.io_miss, then.io_miss, most) || differs(late.core_miss, then.core_miss, most);
+        // A counter for want of which nothing could be decided is new whenever it comes.
+        let comes = match self.one_sided {
+            Some(Lack::DeviceMisses) => late.io_miss.is_some(),
+            Some(Lack::CoreMisses) => late.core_miss.is_some(),
+            Some(_) => late.io_miss.or(late.core_miss).is_some(),
+            None => false,
+        };
+        if comes || quiet >= self.cool_down && (changed || loses) || quiet >= self.retry {
+            self.search();
+            return;
+        }
+        let now = self.partition.io();
+        let (gain, sd) = self.belief.gain(self.belief.best(now), now);
+        if gain > self.spec.gain && gain > SURE * sd {
+            self.set(Partition::new(self.belief.best(now), &self.spec.floors));
         }
     }
 }
@@ -550,9 +608,9 @@ fn is_sound(sample: Sample) -> bool {
     sample.value.is_finite() && sample.value >= 0.0
 }
 
-/// Whether a miss rate is another than it was, by more than `most`; one that was unknown and is not any more is.
+/// Whether a miss rate is another than it was, by more than `most`.
 fn differs(now: Option<f64>, then: Option<f64>, most: f64) -> bool {
-    now.is_some_and(|now| then.is_none_or(|then| (now - then).abs() > most))
+    now.zip(then).is_some_and(|(now, then)| (now - then).abs() > most)
 }
 
 /// How far a value is from what it was, as a share of that.
@@ -616,23 +674,10 @@ mod tests {
         let error = |spec: AllocatorSpec| Allocator::new(spec).unwrap_err().to_string();
         let spec = AllocatorSpec::default;
         assert_eq!(error(AllocatorSpec { gain: 2.0, ..spec() }), "policy.gain = 2: a share of 0 to 1 is wanted");
-        assert!(error(AllocatorSpec { samples: 9, ..spec() }).starts_with("policy.samples = 9 to 6"));
-        assert!(error(AllocatorSpec { most_samples: 1001, ..spec() }).starts_with("policy.samples = 2 to 1001"));
-        assert!(Allocator::new(AllocatorSpec { most_samples: 1000, ..spec() }).is_ok());
-    }
-
-    #[test]
-    fn a_mean_has_the_standard_error_of_its_scores() {
-        let mut mean = Mean::default();
-        let mut errors = Vec::new();
-        for score in [10.0, 12.0, 14.0] {
-            mean.add(&Sight { score, bandwidth: 1.0, bytes: 64.0, io_miss: None, core_miss: None });
-            errors.push(mean.error());
-        }
-        // Variances 2 of two and 4 of three, over their numbers; as shares of means of 11 and 12.
-        let expected = [0.0, 1.0 / 11.0, (4.0f64 / 3.0).sqrt() / 12.0];
-        assert!(errors.iter().zip(expected).all(|(is, want)| (is - want).abs() < 1e-12), "{errors:?} {expected:?}");
-        assert_eq!(mean.score, 12.0);
+        assert_eq!(error(AllocatorSpec { samples: 0, ..spec() }), "policy.samples = 0: allowed are 1 to 1000");
+        assert!(error(AllocatorSpec { most_samples: 1001, ..spec() }).starts_with("policy.most_samples = 1001"));
+        assert!(error(AllocatorSpec { reach: 0, ..spec() }).starts_with("policy.reach = 0"));
+        assert!(Allocator::new(AllocatorSpec { steps: 1000, ..spec() }).is_ok());
     }
 
     #[test]
@@ -651,6 +696,17 @@ mod tests {
     }
 
     fn run(allocator: &mut Allocator, intervals: std::ops::Range<u64>, rates: [Option<f64>; 2], busy: Option<f64>) {
+        run_at(allocator, intervals, rates, busy, (1e6, 2e5));
+    }
+
+    /// At so many packets a second, received and lost.
+    fn run_at(
+        allocator: &mut Allocator,
+        intervals: std::ops::Range<u64>,
+        rates: [Option<f64>; 2],
+        busy: Option<f64>,
+        (received, lost): (f64, f64),
+    ) {
         const S: Ps = Ps::from_ns(1_000_000_000);
         let sample = |value| Sample { value, age: Ps::ZERO, interval: S };
         for i in intervals {
@@ -663,9 +719,9 @@ mod tests {
             let seen = Observation {
                 at: Ps(S.0 * (i + 1)),
                 interval: S,
-                received_pps: Some(sample(1e6)),
-                lost_pps: Some(sample(2e5)),
-                pcie_write_bytes_per_s: Some(sample(1e9)),
+                received_pps: Some(sample(received)),
+                lost_pps: Some(sample(lost)),
+                pcie_write_bytes_per_s: Some(sample(1000.0 * received)),
                 ddio_write_miss_rate: rates[0].map(sample),
                 classes: vec![class],
                 in_force: allocator.partition.plan(&allocator.spec.floors).allocation(&allocator.spec.floors),
@@ -695,7 +751,34 @@ mod tests {
         }
         // One side that is known is judged.
         let (allocator, lacks) = after(4, [high, None], Some(0.9));
-        assert_eq!((allocator.state(), allocator.partition().io(), lacks), (Bottleneck::DdioBottleneck, 3, None));
+        assert_eq!((allocator.state(), allocator.partition().io(), lacks), (Bottleneck::DdioBottleneck, 4, None));
+    }
+
+    #[test]
+    fn lost_packets_are_a_reason_where_nobody_knows_whether_devices_miss() {
+        let of = |lost| {
+            let mut allocator = Allocator::new(AllocatorSpec::default()).unwrap();
+            run_at(&mut allocator, 0..8, [None, Some(0.001)], Some(0.9), (1e6, lost));
+            allocator.partition().io()
+        };
+        assert_eq!(of(0.0), 2);
+        assert!(of(1e5) > 2, "a tenth is lost");
+    }
+
+    #[test]
+    fn a_rate_that_changes_ends_no_rest_and_packets_that_are_lost_where_none_were_do() {
+        let rates = [Some(0.4), Some(0.4)];
+        let (mut allocator, _) = after(0, rates, Some(0.9));
+        run_at(&mut allocator, 0..80, rates, Some(0.5), (1e6, 0.0));
+        assert!(allocator.is_at_rest());
+        let changes = allocator.history().len();
+        for step in 1..10u64 {
+            let rate = 1e6 * (1.0 + 0.1 * step as f64);
+            run_at(&mut allocator, 80 * step..80 * (step + 1), rates, Some(0.5 * rate / 1e6), (rate, 0.0));
+        }
+        assert_eq!((allocator.is_at_rest(), allocator.history().len()), (true, changes));
+        run_at(&mut allocator, 800..840, rates, Some(1.0), (2e6, 1e5));
+        assert!(!allocator.is_at_rest() || allocator.history().len() > changes, "it has looked again");
     }
 
     #[test]
@@ -712,10 +795,10 @@ mod tests {
 
     #[test]
     fn a_mean_begins_with_the_first_sample_that_is_there() {
-        let sight = |io_miss| Sight { score: 1.0, bandwidth: 1.0, bytes: 1.0, io_miss, core_miss: None };
+        let sight = |io_miss| Sight { score: 1.0, rate: 1.0, bytes: 1.0, io_miss, core_miss: None, lost: None };
         let mut mean = Mean::default();
         for io_miss in [None, Some(0.4), Some(0.4)] {
-            mean.add(&sight(io_miss));
+            mean.add(&sight(io_miss), 8);
         }
         assert_eq!((mean.io_miss, mean.core_miss), (Some(0.4), None));
     }

@@ -13,6 +13,7 @@
 
 mod allocator;
 pub mod baseline;
+mod belief;
 mod error;
 mod meter;
 mod partition;

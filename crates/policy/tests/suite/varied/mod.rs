@@ -186,6 +186,11 @@ pub fn studies(seeds: std::ops::Range<u64>) -> (VariedStudy, Vec<VariedStudy>) {
 /// Of one surface under each shape of load: how often the allocator changes anything in [`INTERVALS`] intervals, after as many as
 /// `settled`, and what it misses then.
 pub fn at_rest(seed: u64, settled: usize) -> [(usize, f64); 3] {
+    at_rest_of(seed, settled, &AllocatorSpec::default())
+}
+
+/// The same of an allocator that judges as `spec` says.
+pub fn at_rest_of(seed: u64, settled: usize, spec: &AllocatorSpec) -> [(usize, f64); 3] {
     SHAPES.map(|shape| {
         let mut chance = Chance(seed.wrapping_mul(104_729) + 7);
         let program = program(&mut chance);
@@ -194,7 +199,7 @@ pub fn at_rest(seed: u64, settled: usize) -> [(usize, f64); 3] {
         let mean = surface.best(f64::INFINITY) * chance.between(0.3, 1.2);
         let loads = loads(shape, mean, settled + INTERVALS, &mut chance);
         let mut plant = Plant::new(&surface, Traffic { pps: loads[0], bytes }, FAULTS, seed);
-        let mut steering = Steering::new(Allocator::new(AllocatorSpec::default()).unwrap());
+        let mut steering = Steering::new(Allocator::new(spec.clone()).unwrap());
         let (mut before, mut found) = (0, 0.0);
         for (i, pps) in loads.iter().enumerate() {
             plant.load(*pps);
