@@ -27,6 +27,10 @@ pub struct PipelineSpec {
     /// Instructions that a receiving core spends on a packet, driver and queue not counted (assumed).
     #[serde(default = "instructions")]
     pub instructions: u32,
+    /// Private misses that a receiving core has under way at a time, 1 to 256: fewer than its hardware could, where one read
+    /// waits for another in ways that the program's references do not tell of. Left out: `machine.core.outstanding`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outstanding: Option<u32>,
 }
 
 /// What decides which worker a packet goes to.
@@ -81,6 +85,9 @@ impl PipelineSpec {
         MachineError::check_header_lines(path, self.header_lines, 0)?;
         if self.instructions > 1_000_000 {
             return error("instructions", self.instructions, "0 to 1000000".into(), "give those of one packet");
+        }
+        if let Some(misses) = self.outstanding.filter(|n| !(1..=256).contains(n)) {
+            return error("outstanding", misses, "1 to 256".into(), "leave it out for machine.core.outstanding");
         }
         Ok(())
     }
@@ -184,7 +191,14 @@ mod tests {
     use probe::Count;
 
     fn spec() -> PipelineSpec {
-        PipelineSpec { rx_cores: 1, queue: 64, header_lines: 2, spread: Spread::Flow, instructions: 60 }
+        PipelineSpec {
+            rx_cores: 1,
+            queue: 64,
+            header_lines: 2,
+            spread: Spread::Flow,
+            instructions: 60,
+            outstanding: None,
+        }
     }
 
     #[test]
@@ -222,6 +236,7 @@ mod tests {
             "pipeline.rx_cores = 4: allowed is 1 <= rx_cores < machine.cores, here 4 (leave a core to work, or remove the pipeline)"
         );
         assert!(bad(|s| s.queue = 100).starts_with("pipeline.queue = 100: allowed is a power of two"));
+        assert!(bad(|s| s.outstanding = Some(0)).starts_with("pipeline.outstanding = 0: allowed is 1 to 256"));
         assert!(bad(|s| s.header_lines = 25).starts_with("pipeline.header_lines = 25: allowed is 0 to 24"));
     }
 }

@@ -72,6 +72,13 @@ impl Scenario {
         self.pipeline.as_ref().map_or(self.machine.cores, |p| p.rx_cores)
     }
 
+    /// Each of them.
+    pub(crate) fn receiving_core(&self) -> CoreSpec {
+        let own = self.pipeline.as_ref().and_then(|p| p.outstanding);
+        let core = &self.machine.core;
+        CoreSpec { outstanding: own.unwrap_or(core.outstanding), ..core.clone() }
+    }
+
     /// Takes out the names of parts, since all that they say is in the scenario, and times that are nothing, which are the same left
     /// out.
     pub(crate) fn forget_parts(&mut self) {

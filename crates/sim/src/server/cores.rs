@@ -246,9 +246,11 @@ impl ServerCore {
         let (m, nic) = (&scenario.machine, &scenario.nic);
         // Polls of different cores are not in step.
         let mut phases = seed.stream("machine.core.poll_phase");
+        let receiving = scenario.receiving_core();
         let mut all = Vec::with_capacity(m.cores as usize);
         for i in 0..m.cores as u16 {
-            let mut core = Core::new(&m.core, CoreId(i), "machine.core")?;
+            let spec = if u32::from(i) < scenario.receiving_cores() { &receiving } else { &m.core };
+            let mut core = Core::new(spec, CoreId(i), "machine.core")?;
             let input = match &scenario.pipeline {
                 Some(pipeline) if u32::from(i) >= pipeline.rx_cores => {
                     CoreInput::Queue(SoftQueue::new(pipeline, u32::from(i)), VecDeque::new())
