@@ -572,4 +572,8 @@ fn a_machine_has_the_fitted_core_of_its_processor_but_where_a_scenario_was_fitte
     let text = super::find(super::SCENARIOS, "upf-pipeline").unwrap().text;
     let fitted = read(text, &[]).unwrap();
     assert_eq!((fitted.machine.core.cpi, fitted.machine.core.stalls(10)), (0.4, units::Ps::ZERO));
+    // Its receiving core has fewer misses at a time than the hardware; without a number of its own it is as the others.
+    assert_eq!((fitted.receiving_core().outstanding, fitted.machine.core.outstanding), (2, 12));
+    let alike = read(&text.replace("outstanding = 2 ", "# "), &[]).unwrap();
+    assert_eq!(alike.receiving_core(), alike.machine.core);
 }
