@@ -15,14 +15,7 @@ from wirespeed import InputError, _wirespeed, buffers
 from wirespeed import papers as registry
 from wirespeed.papers import find
 
-CALIBRATION = {
-    "t_rp": 2,
-    "t_rcd": 4,
-    "handshake": 180,
-    "drain_ns": 1500,
-    "in_flight": 100,
-    "receive_slots": 3,
-}
+CALIBRATION = {"drain_ns": 1500, "in_flight": 92, "receive_slots": 10}
 
 
 def test_frontiers_touch_fewer_rows_than_stacks_and_the_heat_map_shows_all_four(tmp_path: Path) -> None:

@@ -9,8 +9,7 @@ use studies::netproc::work::NetprocApplication;
 mod clock;
 
 /// As the paper's room fits them.
-const CALIBRATION: Calibration =
-    Calibration { t_rp: 2, t_rcd: 4, handshake: 180, drain_ns: 1500, in_flight: 100, receive_slots: 3 };
+const CALIBRATION: Calibration = Calibration { drain_ns: 1500, in_flight: 92, receive_slots: 10 };
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let packets: u64 = std::env::args().nth(1).map_or(Ok(400_000), |a| a.parse())?;

@@ -7,6 +7,9 @@
 //! that a packet function left; the machine replays them, allocates, writes the packet to SDRAM, queues it,
 //! reads it block by block, and transmits it. Packets of a flow leave in the order in which they came.
 //!
+//! A thread that waits for memory lets others run. One that waits for something to do looks again and again, which takes
+//! its engine's time, and sees what comes at its next look.
+//!
 //! Input never waits for a packet to arrive (ports are scaled so that one is always there, as in the paper), so
 //! what comes out is the most that the processor carries.
 //!
@@ -15,7 +18,7 @@
 //!
 //! **Source**: Hasan, Chandra, Vijaykumar, "Efficient use of memory bandwidth to improve network processor
 //! throughput", ISCA 2003, sections 4 and 5; Spalink, Karlin, Peterson, Gottlieb, "Building a robust
-//! software-based router using network processors", SOSP 2001 (times of the IXP1200's memories).
+//! software-based router using network processors", SOSP 2001 (times of the IXP1200's memories, instructions a cell).
 
 mod run;
 pub mod sdram;
@@ -36,6 +39,8 @@ const MOST_INPUTS: u32 = 256;
 const MOST_OUTPUTS: u32 = 64;
 const MOST_ENGINES: u32 = 64;
 const MOST_SLOTS: u32 = 64;
+/// Threads of an engine, a power of two.
+const MOST_THREADS: usize = 16;
 /// Each cell has a place in memory here.
 const LARGEST_BUFFER: u64 = 4 << 30;
 
@@ -147,10 +152,16 @@ pub struct SramSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SoftwareSpec {
-    /// To receive a packet's head.
+    /// To receive a packet's first cell.
     pub receive: u32,
     /// For each write or block of reads that is issued.
     pub issue: u32,
+    /// To take in each cell behind the first.
+    pub cell: u32,
+    /// To hand a slot of the transmit FIFO over, once its data is there.
+    pub fill: u32,
+    /// Of a look by a thread that waits for something to do; it looks again after a reference to SRAM. 0: it is woken.
+    pub poll: u32,
     /// SRAM references to allocate.
     pub allocate: u32,
     /// SRAM references to put a packet's descriptor into its queue, and to take it out.
@@ -167,9 +178,9 @@ pub struct TransmitSpec {
     pub slots: u32,
     /// Cells of a slot: `t`.
     pub block: u32,
-    /// From data in the slot to the thread's being free again.
+    /// From data in the slot to the thread's being free again, beyond its instructions.
     pub handshake: u32,
-    /// To drain a cell, in nanoseconds: that clock does not change with the engines'.
+    /// For which a cell holds its slot, in nanoseconds: handshake and drain, whose clock is not the engines'.
     pub drain_ns: u32,
 }
 
@@ -182,13 +193,16 @@ impl Default for SramSpec {
 
 impl Default for SoftwareSpec {
     fn default() -> SoftwareSpec {
-        SoftwareSpec { receive: 40, issue: 10, allocate: 1, queue: 2, select: 1 }
+        // SOSP 2001, table 2: 171 instructions to take in a packet of one cell, 109 to put it out. What is done once a packet
+        // is in steps of its own, of 10 instructions each: 5 on the way in, 3 on the way out. Of what remains on the
+        // way out, a slot's choice and its reads have a step each, too.
+        SoftwareSpec { receive: 121, issue: 10, cell: 121, fill: 59, poll: 10, allocate: 1, queue: 2, select: 1 }
     }
 }
 
 impl Default for TransmitSpec {
     fn default() -> TransmitSpec {
-        TransmitSpec { slots: 16, block: 1, handshake: 180, drain_ns: 1500 }
+        TransmitSpec { slots: 16, block: 1, handshake: 0, drain_ns: 1500 }
     }
 }
 
@@ -213,10 +227,10 @@ impl MicroenginesSpec {
             classes: ClassScheduling::RoundRobin,
             sram: SramSpec::default(),
             software: SoftwareSpec::default(),
-            receive_slots: 3,
+            receive_slots: 10,
             transmit: TransmitSpec::default(),
-            in_flight: 100,
-            buffer: BufferSpec::default(),
+            in_flight: 92,
+            buffer: BufferSpec { size: Size::from_bytes(80 << 20), ..BufferSpec::default() },
             sdram: SdramSpec::default(),
             cache_cells: 0,
         }
@@ -269,7 +283,7 @@ impl MicroenginesSpec {
             ("mhz", self.mhz, 100_000),
             ("input_engines", self.input_engines, MOST_ENGINES),
             ("output_engines", self.output_engines, MOST_ENGINES),
-            ("threads", self.threads, 16),
+            ("threads", self.threads, MOST_THREADS as u32),
             ("ports", self.ports, 64),
             ("queues", self.queues, 4096),
             ("receive_slots", self.receive_slots, 64),

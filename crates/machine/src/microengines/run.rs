@@ -7,9 +7,9 @@ mod transmit;
 
 use std::collections::VecDeque;
 
-use super::sdram::{Sdram, SdramCounters, Transfer};
+use super::sdram::{Sdram, SdramCounters, SdramSpec, Transfer};
 use super::wheel::{ENTITIES, Wheel};
-use super::{MOST_ENGINES, MOST_INPUTS, MOST_OUTPUTS, MOST_SLOTS, MicroenginesSpec, NetprocWorkload};
+use super::{MOST_ENGINES, MOST_INPUTS, MOST_OUTPUTS, MOST_SLOTS, MOST_THREADS, MicroenginesSpec, NetprocWorkload};
 use crate::MachineError;
 use crate::buffer::{BufferCounters, NotHeld, PacketBuffer, RowWindow};
 
@@ -126,6 +126,66 @@ struct Microengine {
     /// The tick after the last that is taken.
     free: u64,
     busy: u64,
+    polls: Polls,
+}
+
+/// When threads that poll look again: a ring, the next one first. Threads of an engine look in turns.
+#[derive(Clone, Copy, Debug)]
+struct Polls {
+    at: [u64; MOST_THREADS],
+    first: u8,
+    count: u8,
+}
+
+impl Polls {
+    #[inline]
+    fn place(&self, k: u8) -> usize {
+        usize::from(self.first.wrapping_add(k)) % MOST_THREADS
+    }
+}
+
+impl Microengine {
+    const IDLE: Microengine =
+        Microengine { free: 0, busy: 0, polls: Polls { at: [0; MOST_THREADS], first: 0, count: 0 } };
+
+    /// Lets threads that poll look, each for `cost` ticks and then again after `pause`, until none is due at `now`.
+    #[inline]
+    fn poll(&mut self, now: u64, cost: u64, pause: u64) {
+        if self.polls.count > 0 && self.polls.at[self.polls.place(0)] <= now {
+            self.poll_until(now, cost, pause);
+        }
+    }
+
+    fn poll_until(&mut self, now: u64, cost: u64, pause: u64) {
+        let count = self.polls.count;
+        for _ in 0..count {
+            if !self.look(now, cost, pause) {
+                return;
+            }
+        }
+        // Once each has looked, they go on in turns of the same length: whole ones are behind at once.
+        let turn = (u64::from(count) * cost).max(cost + pause);
+        let turns = now.saturating_sub(self.polls.at[self.polls.place(0)]) / turn;
+        (0..count).for_each(|k| self.polls.at[self.polls.place(k)] += turns * turn);
+        self.free += turns * turn;
+        self.busy += turns * u64::from(count) * cost;
+        while self.look(now, cost, pause) {}
+    }
+
+    /// The next look, if it is due at `now`.
+    #[inline]
+    fn look(&mut self, now: u64, cost: u64, pause: u64) -> bool {
+        let at = self.polls.at[self.polls.place(0)];
+        if at > now {
+            return false;
+        }
+        self.free = self.free.max(at) + cost;
+        self.busy += cost;
+        let last = self.polls.place(self.polls.count);
+        self.polls.at[last] = self.free + pause;
+        self.polls.first = self.polls.first.wrapping_add(1);
+        true
+    }
 }
 
 /// Where a thread or slot of the transmit FIFO lies: a number within the bounds that the host need not check.
@@ -178,8 +238,9 @@ struct PrefixCache {
     /// Units in DRAM: from, to, as places in the queue's region.
     from: u64,
     to: u64,
-    writing: bool,
-    reading: bool,
+    /// Cells of a unit that are still to be written, and to be read.
+    writing: u32,
+    reading: u32,
     /// Input threads that wait for the prefix, output threads for the suffix.
     blocked: VecDeque<u16>,
     starved: VecDeque<u16>,
@@ -202,6 +263,8 @@ pub struct NetworkProcessor<'w, W: Watched = ()> {
     /// Threads in [`ThreadPhase::Behind`].
     behind: u32,
     engines: Box<[Microengine; ENGINES]>,
+    /// Ticks of a look of a thread that polls, and until its next one.
+    polling: (u64, u64),
     sram_free: u64,
     locks: Vec<Lock>,
     sdram: Sdram,
@@ -276,7 +339,9 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         let buffer = PacketBuffer::new(&spec.buffer, "microengines.buffer", draw)?;
         let (cell, row) = (spec.buffer.cell.bytes(), spec.sdram.row.bytes());
         let rows = spec.buffer.size.bytes().div_ceil(row) as u32;
-        let sdram = Sdram::new(&spec.sdram, "microengines.sdram", rows)?;
+        // A unit of the caches is as many transfers, which follow one another.
+        let batch = spec.sdram.batch.max(spec.cache_cells);
+        let sdram = Sdram::new(&SdramSpec { batch, ..spec.sdram.clone() }, "microengines.sdram", rows)?;
         let inputs = spec.input_engines * spec.threads;
         let outputs = spec.output_engines * spec.threads;
         let idle_thread = Thread {
@@ -311,7 +376,8 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
             flows: vec![0; inputs as usize],
             sequences: vec![u64::MAX; inputs as usize],
             behind: 0,
-            engines: Box::new([Microengine { free: 0, busy: 0 }; ENGINES]),
+            engines: Box::new([Microengine::IDLE; ENGINES]),
+            polling: (u64::from(spec.software.poll), u64::from(spec.sram.latency)),
             sram_free: 0,
             locks: vec![Lock::default(); spec.sram.locks as usize],
             sdram,
@@ -354,6 +420,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         }
         for thread in 0..outputs {
             processor.idle |= 1 << thread;
+            processor.start_polling(inputs as u16 + thread as u16);
         }
         Ok(processor)
     }
@@ -364,6 +431,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
     /// Cells given back that nobody has: the processor's books are wrong.
     pub fn run(&mut self, warm_up: u64, packets: u64) -> Result<NetprocOutcome, NotHeld> {
         self.until(warm_up)?;
+        self.poll_all();
         let start = self.wheel.now();
         self.sdram.reset_counters();
         self.buffer.reset_counters();
@@ -371,7 +439,14 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         self.engines.iter_mut().for_each(|engine| engine.busy = 0);
         (self.sent, self.sent_bytes, self.discarded, self.in_flight_sum, self.stalls) = (0, 0, 0, 0, [0; 2]);
         self.until(packets)?;
+        self.poll_all();
         Ok(self.outcome(self.wheel.now() - start))
+    }
+
+    /// Polls up to now are behind.
+    fn poll_all(&mut self) {
+        let ((poll, pause), now) = (self.polling, self.wheel.now());
+        self.engines.iter_mut().for_each(|engine| engine.poll(now, poll, pause));
     }
 
     /// Who has seen the references.
@@ -441,10 +516,41 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
     /// Runs `ticks` of `thread` as soon as its engine is free; the tick after the last.
     #[inline]
     fn compute(&mut self, thread: u16, ticks: u32) -> u64 {
+        let (poll, pause) = self.polling;
         let engine = &mut self.engines[usize::from(self.threads[place(thread)].engine) % ENGINES];
+        engine.poll(self.wheel.now(), poll, pause);
         engine.free = self.wheel.now().max(engine.free) + u64::from(ticks);
         engine.busy += u64::from(ticks);
         engine.free
+    }
+
+    /// `thread` has found nothing to do, and polls.
+    fn start_polling(&mut self, thread: u16) {
+        let (poll, pause) = self.polling;
+        if poll == 0 {
+            return;
+        }
+        let engine = &mut self.engines[usize::from(self.threads[place(thread)].engine) % ENGINES];
+        engine.poll(self.wheel.now(), poll, pause);
+        let at = engine.polls.place(engine.polls.count);
+        engine.polls.at[at] = self.wheel.now().max(engine.free) + pause;
+        engine.polls.count += 1;
+    }
+
+    /// There is something for `thread`, which polled; when it has seen that.
+    fn stop_polling(&mut self, thread: u16) -> u64 {
+        let (poll, pause) = self.polling;
+        let now = self.wheel.now();
+        if poll == 0 {
+            return now;
+        }
+        let engine = &mut self.engines[usize::from(self.threads[place(thread)].engine) % ENGINES];
+        engine.poll(now, poll, pause);
+        // Threads that poll are alike: the one that looks next sees it.
+        let at = engine.polls.at[engine.polls.place(0)];
+        engine.polls.first = engine.polls.first.wrapping_add(1);
+        engine.polls.count -= 1;
+        at.max(now)
     }
 
     /// A reference to SRAM at `issued`; when its answer is there.
@@ -502,7 +608,7 @@ impl<'w, W: Watched> NetworkProcessor<'w, W> {
         }
         let Some(done) = done else { return };
         if done.owner >= self.others {
-            self.unit_moved(usize::from(done.owner - self.others), done.write);
+            self.cell_moved(usize::from(done.owner - self.others), done.write);
             return;
         }
         let state = &mut self.threads[place(done.owner)];
@@ -540,4 +646,32 @@ fn check(spec: &MicroenginesSpec, workload: &NetprocWorkload) -> Result<(), Mach
         return error("packets".into(), came, "a packet or more that is forwarded".into(), "check routes and rules");
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_turns_of_polls_are_the_same_as_one_look_after_the_other() {
+        for (count, cost, pause) in [(1, 10, 22), (2, 10, 22), (4, 10, 22), (4, 10, 100), (3, 1, 1), (16, 7, 50)] {
+            let mut engine = Microengine { free: 35, ..Microengine::IDLE };
+            for k in 0..count {
+                engine.polls.at[usize::from(k)] = 30 + 9 * u64::from(k);
+            }
+            engine.polls.count = count;
+            let mut naive = engine;
+            let mut now = 0;
+            for step in [20, 40, 3, 700, 1, 10_000, 33, 5] {
+                now += step;
+                engine.poll(now, cost, pause);
+                while naive.look(now, cost, pause) {}
+                let next = |engine: &Microengine| -> Vec<u64> {
+                    (0..count).map(|k| engine.polls.at[engine.polls.place(k)]).collect()
+                };
+                assert_eq!((engine.busy, engine.free), (naive.busy, naive.free), "{count} {cost} {pause} at {now}");
+                assert_eq!(next(&engine), next(&naive), "{count} {cost} {pause} at {now}");
+            }
+        }
+    }
 }

@@ -5,6 +5,11 @@
 //! next one's bank it does. Two queues (by direction, or by odd and even banks), an optional third for output
 //! with priority, batches, eager or lazy precharge, and row prefetch are independent switches.
 //!
+//! A batch ends where the next request of its queue would miss a row, after so many requests, or where its queue is
+//! empty; then the other queue has its turn, if it has anything. With prefetch a row of another bank is no miss: the
+//! controller opens it during the current transfer, and the batch goes on. A row of the bank in use cannot be opened
+//! then, and ends the batch (section 4.4, cases 1 to 3).
+//!
 //! Timing: a transfer of `w` words takes `w` clocks. A row hit follows at once; a row miss costs `t_rcd` clocks
 //! more on a precharged bank, and `t_rp` more where another row is latched. In another bank than the current
 //! one, precharge is hidden behind the current transfer as far as it goes, and with prefetch the row activation,
@@ -72,7 +77,7 @@ pub struct SdramSpec {
     pub width: u32,
     /// Bytes of a row.
     pub row: Size,
-    /// Internal banks, an even number.
+    /// Internal banks: 1, or an even number.
     pub banks: u32,
     /// Precharge, in clocks.
     pub t_rp: u32,
@@ -136,7 +141,7 @@ pub struct DirectionCounters {
     pub words: u64,
     /// Transfers that found their row latched.
     pub row_hits: u64,
-    /// Times that the controller turned to this direction.
+    /// Batches: a batch ends at a row miss, after so many transfers, or where its queue is empty.
     pub runs: u64,
 }
 
@@ -160,6 +165,8 @@ const CLOSED: u32 = u32::MAX;
 struct SdramRequest {
     transfer: Transfer,
     bank: u16,
+    /// It is the first of a batch.
+    begins: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -187,7 +194,6 @@ pub struct Sdram {
     until: u64,
     /// What was chosen when the data of the current transfer started.
     next: Option<SdramRequest>,
-    last_direction: Option<bool>,
     free_since: u64,
     counters: SdramCounters,
 }
@@ -233,8 +239,12 @@ impl Sdram {
         let error = |field: &str, came: String, allowed: &str, remedy: &str| {
             Err(MachineError::new(format!("{path}.{field}"), came, allowed, remedy.into()))
         };
-        if spec.banks == 0 || !spec.banks.is_multiple_of(2) || spec.banks > 1024 {
-            return error("banks", spec.banks.to_string(), "an even number up to 1024", "2 or 4 are usual");
+        let halved = spec.queues == SdramQueueing::BankParity || spec.map == RowMap::Halves;
+        if spec.banks == 1 && halved {
+            return error("banks", "1".into(), "2 or more where odd and even banks are told apart", "have 2");
+        }
+        if spec.banks != 1 && (spec.banks == 0 || !spec.banks.is_multiple_of(2) || spec.banks > 1024) {
+            return error("banks", spec.banks.to_string(), "1 or an even number up to 1024", "2 or 4 are usual");
         }
         if !(1..=64).contains(&spec.width) || !spec.width.is_power_of_two() {
             return error("width", spec.width.to_string(), "a power of two up to 64 bytes", "8 for 64 bits");
@@ -251,7 +261,7 @@ impl Sdram {
         }
         let bank_of = match spec.map {
             RowMap::RoundRobin => BankOf::RoundRobin { banks: Divisor::new(spec.banks) },
-            RowMap::Halves => BankOf::Halves { half: rows.div_ceil(2), banks: Divisor::new(spec.banks / 2) },
+            RowMap::Halves => BankOf::Halves { half: rows.div_ceil(2), banks: Divisor::new((spec.banks / 2).max(1)) },
         };
         Ok(Sdram {
             banks: vec![SdramBank { row: CLOSED, precharged: 0 }; spec.banks as usize],
@@ -261,11 +271,14 @@ impl Sdram {
             last: 0,
             in_a_row: 0,
             state: SdramState::Idle,
-            current: SdramRequest { transfer: Transfer { row: 0, words: 0, owner: 0, write: false }, bank: 0 },
+            current: SdramRequest {
+                transfer: Transfer { row: 0, words: 0, owner: 0, write: false },
+                bank: 0,
+                begins: false,
+            },
             from: 0,
             until: 0,
             next: None,
-            last_direction: None,
             free_since: 0,
             counters: SdramCounters::default(),
             spec: spec.clone(),
@@ -292,7 +305,7 @@ impl Sdram {
     #[inline]
     pub fn submit(&mut self, transfer: Transfer) {
         let bank = self.bank_of.bank(transfer.row) as u16;
-        let request = SdramRequest { transfer, bank };
+        let request = SdramRequest { transfer, bank, begins: true };
         if self.spec.output_first && !transfer.write {
             self.first.push_back(request);
             return;
@@ -344,15 +357,19 @@ impl Sdram {
     /// Opens the row of `transfer`, which may use the bus from `free` on; gives the clock of its first data.
     /// `behind`: it was chosen at this clock, when the data of a transfer in this bank started.
     #[inline]
-    fn open(&mut self, SdramRequest { transfer, bank }: SdramRequest, free: u64, behind: Option<(u64, usize)>) -> u64 {
+    fn open(
+        &mut self,
+        SdramRequest { transfer, bank, begins }: SdramRequest,
+        free: u64,
+        behind: Option<(u64, usize)>,
+    ) -> u64 {
         let bank = usize::from(bank);
         let hit = self.banks[bank].row == transfer.row || self.spec.all_hits;
         let direction = if transfer.write { &mut self.counters.writes } else { &mut self.counters.reads };
         direction.transfers += 1;
         direction.words += u64::from(transfer.words);
         direction.row_hits += u64::from(hit);
-        direction.runs += u64::from(self.last_direction != Some(transfer.write));
-        self.last_direction = Some(transfer.write);
+        direction.runs += u64::from(begins);
         if hit {
             return free;
         }
@@ -394,12 +411,21 @@ impl Sdram {
             return Some(first);
         }
         let (same, other) = (self.last, 1 - self.last);
-        let stays = self.in_a_row < self.spec.batch && self.queues[same].front().is_some_and(|head| self.hits(head));
+        let stays = self.in_a_row < self.spec.batch && self.queues[same].front().is_some_and(|head| self.goes_on(head));
         let queue = if stays || self.queues[other].is_empty() { same } else { other };
-        let chosen = self.queues[queue].pop_front()?;
-        self.in_a_row = if queue == same { self.in_a_row + 1 } else { 1 };
+        let mut chosen = self.queues[queue].pop_front()?;
+        // A batch that has ended is followed by another one, of the same queue where the other one is empty.
+        chosen.begins = !stays;
+        self.in_a_row = if stays { self.in_a_row + 1 } else { 1 };
         self.last = queue;
         Some(chosen)
+    }
+
+    /// Whether a batch goes on with `head`: it hits, or prefetch opens its row during the current transfer, which it can
+    /// in any other bank (section 4.4, cases 1 and 2; case 3 turns to the other queue).
+    #[inline]
+    fn goes_on(&self, head: &SdramRequest) -> bool {
+        self.hits(head) || self.spec.prefetch && head.bank != self.current.bank
     }
 
     #[inline]
@@ -466,6 +492,50 @@ mod tests {
             sdram.counters().reads.runs + sdram.counters().writes.runs
         };
         assert_eq!([turns(1), turns(2), turns(3)], [6, 4, 2]);
+    }
+
+    /// Owners in the order in which they are served.
+    fn order(spec: &SdramSpec, transfers: &[(u32, bool)]) -> (Vec<u16>, SdramCounters) {
+        let mut sdram = Sdram::new(spec, "sdram", 1024).unwrap();
+        for (owner, &(row, write)) in transfers.iter().enumerate() {
+            sdram.submit(Transfer { row, words: 8, owner: owner as u16, write });
+        }
+        let (mut now, mut order) = (0, Vec::new());
+        loop {
+            let (done, next) = sdram.step(now);
+            order.extend(done.map(|done| done.owner));
+            let Some(next) = next else { return (order, sdram.counters()) };
+            now = next;
+        }
+    }
+
+    #[test]
+    fn a_batch_ends_at_a_miss_where_the_other_queue_is_empty_too() {
+        let spec = SdramSpec { banks: 2, batch: 4, ..SdramSpec::default() };
+        let (_, counters) = order(&spec, &[(0, true), (0, true), (2, true), (2, true), (2, true)]);
+        assert_eq!((counters.writes.runs, counters.writes.transfers), (2, 5));
+        let (_, counters) = order(&spec, &[(0, true); 9]);
+        assert_eq!(counters.writes.runs, 3);
+    }
+
+    #[test]
+    fn with_prefetch_a_batch_goes_on_in_another_bank_and_ends_in_the_one_in_use() {
+        let spec = SdramSpec { banks: 2, batch: 4, ..SdramSpec::default() };
+        // Reads of rows 0, 1, 3 and a write of row 2: banks 0, 1, 1 and 0.
+        let mixed = [(0, false), (1, false), (3, false), (2, true)];
+        assert_eq!(order(&spec, &mixed).0, [0, 3, 1, 2]);
+        assert_eq!(order(&SdramSpec { prefetch: true, ..spec }, &mixed).0, [0, 1, 3, 2]);
+    }
+
+    #[test]
+    fn one_bank_has_nothing_to_open_ahead_and_no_odd_and_even_banks() {
+        let spec = SdramSpec { banks: 1, ..SdramSpec::default() };
+        let misses = [(0, true), (1, true), (2, true)];
+        assert_eq!(ends(&spec, &misses), [12, 26, 40]);
+        assert_eq!(ends(&SdramSpec { prefetch: true, ..spec.clone() }, &misses), [12, 26, 40]);
+        let parity = SdramSpec { queues: SdramQueueing::BankParity, ..spec };
+        let error = Sdram::new(&parity, "sdram", 1024).err().unwrap().to_string();
+        assert!(error.contains("sdram.banks = 1: allowed is 2 or more"), "{error}");
     }
 
     #[test]

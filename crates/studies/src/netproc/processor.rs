@@ -152,7 +152,7 @@ pub fn run(
     for k in 0..load.seeds {
         let seed = Seed(load.seed).child(k).0;
         let packets = load.traffic.packets(load.trace_packets, seed)?;
-        let work = workload(load.application, &packets)?;
+        let work = workload(load.application, spec.ports, &packets)?;
         note = work.1;
         let mut order = Seed(seed).stream("netproc.buffer");
         let mut machine = NetworkProcessor::new(spec, &work.0, load.window, |n| order.random_range(0..n))?;
@@ -210,6 +210,28 @@ mod tests {
         let prefetching =
             with(&[&reference[..], &["sdram.prefetch=true"]].concat(), NetprocApplication::L3fwd16).unwrap();
         assert!(prefetching.sdram.prefetch && prefetching.sdram.output_first);
+    }
+
+    #[test]
+    fn ports_and_one_bank_can_be_set_for_every_application() {
+        use NetprocApplication::{Firewall, L3fwd16, Nat};
+        for (application, ports) in [(L3fwd16, 4), (L3fwd16, 1), (Nat, 4), (Firewall, 1)] {
+            let spec = with(&[&format!("ports={ports}"), "sdram.banks=1"], application).unwrap();
+            let load = LoadSpec {
+                application,
+                trace_packets: 500,
+                warm_up: 200,
+                packets: 500,
+                seeds: 1,
+                ..LoadSpec::default()
+            };
+            let found = run(&spec, &load, |_, _| true).unwrap();
+            assert!(found["gbps"]["mean"].as_f64().unwrap() > 0.1, "{application:?} {ports}: {found}");
+            let packets = load.traffic.packets(500, 0).unwrap();
+            let works = workload(application, ports, &packets).unwrap().0.works;
+            let used: std::collections::BTreeSet<u16> = works.iter().filter_map(|work| work.port).collect();
+            assert_eq!(used.len(), ports as usize, "{application:?}");
+        }
     }
 
     #[test]

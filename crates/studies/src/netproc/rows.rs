@@ -53,7 +53,7 @@ pub fn rows(
     seed: u64,
 ) -> Result<Value, ScenarioError> {
     let trace = PacketTrace::parse(traffic)?.packets(20_000, seed)?;
-    let (work, note) = workload(NetprocApplication::L3fwd16, &trace)?;
+    let (work, note) = workload(NetprocApplication::L3fwd16, 16, &trace)?;
     let longest = work.works.iter().map(|work| work.bytes).max().unwrap_or(0).max(packet::USUAL_FRAME_BYTES as u32);
     let mut found = Vec::new();
     for allocation in BufferAllocation::ALL {

@@ -53,13 +53,7 @@ pub enum PaperColumn {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calibration {
-    /// Precharge, SDRAM clocks.
-    pub t_rp: u32,
-    /// Row activation, SDRAM clocks.
-    pub t_rcd: u32,
-    /// Engine ticks.
-    pub handshake: u32,
-    /// Nanoseconds a cell.
+    /// Nanoseconds for which a cell holds its slot of the transmit FIFO.
     pub drain_ns: u32,
     /// Packets.
     pub in_flight: u32,
@@ -99,6 +93,9 @@ pub struct NetprocRunSpec {
     /// The longest packet the buffer is built for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub longest: Option<Size>,
+    /// Other than the application's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ports: Option<u32>,
 }
 
 fn edge() -> String {
@@ -154,13 +151,14 @@ fn window() -> usize {
 }
 
 impl NetprocRunSpec {
+    fn ports(&self) -> u32 {
+        self.ports.unwrap_or(self.application.ports())
+    }
+
     /// The processor that it stands for.
     pub fn processor(&self, calibration: &Calibration) -> MicroenginesSpec {
-        let mut spec = MicroenginesSpec::ixp1200(self.application.ports()).at(self.mhz);
-        spec.sdram.t_rp = calibration.t_rp;
-        spec.sdram.t_rcd = calibration.t_rcd;
+        let mut spec = MicroenginesSpec::ixp1200(self.ports()).at(self.mhz);
         spec.sdram.banks = self.banks;
-        spec.transmit.handshake = calibration.handshake;
         spec.transmit.drain_ns = calibration.drain_ns;
         spec.in_flight = calibration.in_flight;
         spec.receive_slots = calibration.receive_slots;
@@ -191,7 +189,10 @@ impl NetprocRunSpec {
         }
         spec.sdram.batch = self.batch.unwrap_or(spec.sdram.batch);
         spec.transmit.block = self.block.unwrap_or(spec.transmit.block);
-        spec.buffer.allocation = self.allocation.unwrap_or(spec.buffer.allocation);
+        if let Some(allocation) = self.allocation {
+            spec.buffer.allocation = allocation;
+            spec.buffer.shuffled = matches!(allocation, Fixed | Cells);
+        }
         spec.buffer.size = self.buffer.unwrap_or(spec.buffer.size);
         spec.buffer.longest = self.longest.unwrap_or(spec.buffer.longest);
         spec
@@ -209,7 +210,7 @@ pub fn run(spec: &StudySpec, mut progress: impl FnMut(usize, usize) -> bool) -> 
     if spec.seeds == 0 || spec.packets == 0 {
         return Err(wrong("seeds, packets", &format!("{}, {}", spec.seeds, spec.packets), "1 or more"));
     }
-    let mut made: BTreeMap<(String, NetprocApplication, u64), Made> = BTreeMap::new();
+    let mut made: BTreeMap<(String, NetprocApplication, u32, u64), Made> = BTreeMap::new();
     let mut found = Vec::with_capacity(spec.runs.len());
     let total = spec.runs.len() * spec.seeds as usize;
     for (number, run) in spec.runs.iter().enumerate() {
@@ -217,12 +218,12 @@ pub fn run(spec: &StudySpec, mut progress: impl FnMut(usize, usize) -> bool) -> 
         let mut note = String::new();
         for k in 0..spec.seeds {
             let seed = Seed(spec.seed).child(k).0;
-            let key = (run.traffic.clone(), run.application, k);
+            let key = (run.traffic.clone(), run.application, run.ports(), k);
             let work = match made.get(&key) {
                 Some(work) => work.clone(),
                 None => {
                     let packets = PacketTrace::parse(&run.traffic)?.packets(spec.trace_packets, seed)?;
-                    let work = Arc::new(workload(run.application, &packets)?);
+                    let work = Arc::new(workload(run.application, run.ports(), &packets)?);
                     made.insert(key, work.clone());
                     work
                 }

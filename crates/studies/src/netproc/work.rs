@@ -62,16 +62,18 @@ const EDGE_TEMPLATES: &[&str] = &[
     "@0.0.0.0/0 0.0.0.0/0 0 : 65535 512 : 514 0x06/0xFF",
 ];
 
-/// The work of `packets` under `application`, with a line of what came of them.
+/// The work of `packets` under `application` with so many `ports`, and a line of what came of them. Routes spread over all
+/// ports; the flows of two-sided applications spread over the ports of either side, which are even and odd.
 ///
 /// # Errors
 /// A function that cannot be built.
 pub fn workload(
     application: NetprocApplication,
+    ports: u32,
     packets: &[Packet],
 ) -> Result<(NetprocWorkload, String), ScenarioError> {
     let mut function = match application {
-        NetprocApplication::L3fwd16 => Function::Forward(forward(packets)?),
+        NetprocApplication::L3fwd16 => Function::Forward(forward(ports, packets)?),
         NetprocApplication::Nat => Function::Nat(Nat::new(&NatSpec { sessions: 1 << 17, ..NatSpec::default() })?),
         NetprocApplication::Firewall => {
             let templates: Result<Vec<Template>, _> =
@@ -103,7 +105,7 @@ pub fn workload(
         let from = workload.steps.len() as u32;
         steps(&record, microcode(application), &mut workload.steps);
         let port = match verdicts.first() {
-            Some(Verdict::Forward { port }) => Some(port.0),
+            Some(Verdict::Forward { port }) => Some(on(application, ports, port.0, flow)),
             _ => None,
         };
         dropped += u64::from(port.is_none());
@@ -115,6 +117,12 @@ pub fn workload(
         flows.len()
     );
     Ok((workload, note))
+}
+
+/// The port of a packet that a function sends to `port`.
+fn on(application: NetprocApplication, ports: u32, port: u16, flow: u32) -> u16 {
+    let spread = if application == NetprocApplication::L3fwd16 { 0 } else { flow % (ports / 2).max(1) };
+    ((u32::from(port) + 2 * spread) % ports.max(1)) as u16
 }
 
 /// A packet from outside comes to the outside address of its session, which has begun before the trace did if
@@ -145,14 +153,16 @@ fn translated(nat: &mut Nat, packet: &mut Packet, layers: &packet::Layers) {
     }
 }
 
-/// Instructions of a microengine at the places where address translation and the packet filter report those of x86-64:
-/// assumed, since microcode has the header in registers and checks no bounds.
-const NAT_MICROCODE: [(u16, u32); 6] = [(23, 60), (25, 12), (27, 14), (31, 60), (33, 20), (40, 110)];
-const FIREWALL_MICROCODE: [(u16, u32); 3] = [(22, 30), (24, 16), (33, 25)];
+/// Instructions of a microengine at the places where functions report those of x86-64: assumed, since microcode has the
+/// header in registers and checks no bounds. Forwarding has the 32 of the minimal forwarder in SOSP 2001: half for the
+/// check of the header, a quarter each for the route and for the rewrite.
+const FORWARD_MICROCODE: [(u16, u32); 3] = [(16, 16), (26, 8), (48, 8)];
+const NAT_MICROCODE: [(u16, u32); 7] = [(16, 16), (23, 60), (25, 12), (27, 14), (31, 60), (33, 20), (40, 110)];
+const FIREWALL_MICROCODE: [(u16, u32); 4] = [(16, 16), (22, 30), (24, 16), (33, 25)];
 
 fn microcode(application: NetprocApplication) -> &'static [(u16, u32)] {
     match application {
-        NetprocApplication::L3fwd16 => &[],
+        NetprocApplication::L3fwd16 => &FORWARD_MICROCODE,
         NetprocApplication::Nat => &NAT_MICROCODE,
         NetprocApplication::Firewall => &FIREWALL_MICROCODE,
     }
@@ -188,17 +198,18 @@ fn steps(record: &Record, microcode: &[(u16, u32)], out: &mut Vec<ThreadStep>) {
 }
 
 /// Routes to the networks of all destinations, spread over the ports.
-fn forward(packets: &[Packet]) -> Result<Forward, ScenarioError> {
+fn forward(ports: u32, packets: &[Packet]) -> Result<Forward, ScenarioError> {
     let mut routes: BTreeMap<u32, u16> = BTreeMap::new();
     for packet in packets.iter().filter(|packet| packet.l3 == L3::V4) {
         let at = usize::from(packet.l3_offset) + 16;
         if let Some(&[a, b, c, _]) = packet.data.get(at..).and_then(|rest| rest.first_chunk::<4>()) {
             let network = u32::from_be_bytes([a, b, c, 0]);
-            routes.insert(network, (network.wrapping_mul(0x9e37_79b1) >> 28) as u16);
+            routes.insert(network, ((u64::from(network.wrapping_mul(0x9e37_79b1)) * u64::from(ports)) >> 32) as u16);
         }
     }
     let routes = routes.into_iter().map(|(addr, port)| (Prefix::V4 { addr, len: 24 }, NextHop::from(port)));
-    // Sixteen next hops whatever the destinations are.
-    let spare = (0..16u16).map(|port| (Prefix::V4 { addr: u32::from(port) << 8, len: 24 }, NextHop::from(port)));
-    Ok(Forward::new(spare.chain(routes), 16, &ForwardSpec { prefetch: false, ..ForwardSpec::default() })?)
+    // A next hop for each port whatever the destinations are.
+    let hops = u16::try_from(ports).unwrap_or(u16::MAX);
+    let spare = (0..hops).map(|port| (Prefix::V4 { addr: u32::from(port) << 8, len: 24 }, NextHop::from(port)));
+    Ok(Forward::new(spare.chain(routes), hops, &ForwardSpec { prefetch: false, ..ForwardSpec::default() })?)
 }

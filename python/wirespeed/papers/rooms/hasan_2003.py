@@ -45,7 +45,7 @@ TRAFFIC: Final[Mapping[str, str]] = {
     "isp-nz": DATA + "isp_nz_20100113.pcap.gz",
 }
 READINGS: Final[Mapping[str, str]] = {
-    "edge": "packets of an edge link's sizes (mean 541 bytes), ports uniform: what the six numbers were fitted on",
+    "edge": "packets of an edge link's sizes (mean 541 bytes), ports uniform: what the three numbers were fitted on",
     "packmime": "HTTP connections as the PackMime tool makes them, simplified",
     "isp": "the default profile of this program",
     "auckland": "the public trace auckland_20000125, looped",
@@ -61,6 +61,21 @@ STEPS: Final[Mapping[str, str]] = {
     "block": "batch",
     "all-pf": "block",
     "prev-pf": "batch",
+}
+
+# The four techniques in the paper's order: the column that has each and those before, and the one that lacks it.
+ADDED: Final[Mapping[str, tuple[str, str]]] = {
+    "allocation": ("p-alloc", "our-base"),
+    "batching": ("batch", "p-alloc"),
+    "blocks": ("block", "batch"),
+    "prefetch": ("all-pf", "block"),
+}
+# ALL+PF without one of them. Fixed buffers are those of OUR_BASE.
+LEFT_OUT: Final[Mapping[str, dict[str, Any]]] = {
+    "allocation": {"system": "all-pf", "allocation": "fixed"},
+    "batching": {"system": "all-pf", "batch": 1},
+    "blocks": {"system": "prev-pf"},
+    "prefetch": {"system": "block"},
 }
 
 Run = dict[str, Any]
@@ -85,20 +100,29 @@ def measure(request: Request) -> Outcome:
         (mhz, size): run("l3fwd16", "ref-base", 4, f"fixed={size}", mhz=mhz)
         for mhz in (200, 400)
         for size in SIZES
-        if request.wants(f"idle-engine-{mhz}-{size}", f"idle-dram-{mhz}-{size}")
+        if request.wants(f"idle-engine-{mhz}-{size}", f"idle-dram-{mhz}-{size}", "compute-bound")
+    }
+    without = {
+        (technique, banks): run("l3fwd16", banks=banks, traffic=traffic, **change)
+        for technique, change in LEFT_OUT.items()
+        for banks in (2, 4)
+        if request.wants("increments-4")
     }
     faster = [run("l3fwd16", "ref-ideal", 4, traffic, mhz=600)] if request.wants("utilization-600-mhz") else []
     runs: list[Run] = [run(*key, traffic) for key in tables]
-    extra = [*batches.values(), *blocks.values(), *idle.values(), *faster]
+    extra = [*batches.values(), *blocks.values(), *idle.values(), *without.values(), *faster]
     found = study(request, runs + extra, parameters["calibration"], parameters["study"], "tables and figures")
     points = iter(found)
     table = {key: next(points) for key in tables}
     by_batch = {size: next(points) for size in batches}
     by_block = {key: next(points) for key in blocks}
     by_idle = {key: next(points) for key in idle}
+    by_left_out = {key: next(points) for key in without}
     measured = throughputs(request, table)
     measured |= locality(table) | utilization(request, table, next(points, None))
     measured |= trends(request, table, by_batch, by_block)
+    if request.wants("compute-bound"):
+        measured["compute-bound"] = compute_bound(by_idle)
     for (mhz, size), point in by_idle.items():
         measured[f"idle-engine-{mhz}-{size}"] = number(point, "engine_idle", 100)
         measured[f"idle-dram-{mhz}-{size}"] = number(point, "sdram_idle", 100)
@@ -121,7 +145,7 @@ def measure(request: Request) -> Outcome:
         rows,
         drawn(by_batch, by_block, request.paper.printed()),
         notes,
-        tables={"traffic": traffic_table(table)},
+        tables={"traffic": traffic_table(table), "techniques": techniques_table(request, table, by_left_out)},
     )
 
 
@@ -145,6 +169,7 @@ def columns(request: Request) -> list[Key]:
         "order-applications": others,
         "mean-gain": [(app, system, 4) for app in APPLICATIONS for system in ("ref-base", "all-pf")],
         "packmime": [("l3fwd16", system, 4) for system in COMPARED],
+        "increments-4": [("l3fwd16", system, banks) for pair in ADDED.values() for system in pair for banks in (2, 4)],
     }
     needs |= {id: list(pair) for id, pair in gains().items()}
     needs |= {f"rows-{system}-{side}": [("l3fwd16", system, 4)] for system in ALLOCATED for side in ("input", "output")}
@@ -185,6 +210,46 @@ def traffic_table(table: Mapping[Key, Mapping[str, Any]]) -> list[dict[str, Any]
             ),
         }
     ]
+
+
+def techniques_table(
+    request: Request, table: Mapping[Key, Mapping[str, Any]], without: Mapping[tuple[str, int], Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """What each technique adds to those before it, and what ALL+PF loses without it, in percent: a row a technique."""
+
+    def gain(ratio: float, half_width: float) -> str:
+        return f"{100 * (ratio - 1):.1f} ± {100 * half_width:.1f} %"
+
+    rows = []
+    for technique, (after, before) in ADDED.items() if without else ():
+        row = {"technique": technique}
+        for banks in (2, 4):
+            there = [papers_number(request, f"l3fwd16-{system}-{banks}") for system in (after, before)]
+            row[f"added, {banks} banks"] = gain(*over(*(table["l3fwd16", s, banks] for s in (after, before))))
+            row[f"the paper, {banks} banks"] = f"{100 * (there[0] / there[1] - 1):.1f} %"
+        for banks in (2, 4):
+            row[f"left out, {banks} banks"] = gain(*over(without[technique, banks], table["l3fwd16", "all-pf", banks]))
+        rows.append(row)
+    return rows
+
+
+def increments(table: Mapping[Key, Mapping[str, Any]]) -> Measured:
+    """That each technique adds to those before it, with 4 banks."""
+    pairs = {name: [table["l3fwd16", system, 4] for system in pair] for name, pair in ADDED.items()}
+    return Measured(holds={name: more(*pair) for name, pair in pairs.items()})
+
+
+def compute_bound(by_idle: Mapping[tuple[int, int], Mapping[str, Any]]) -> Measured:
+    """That engines are what is short at 200 MHz and memory at 400: for each size, by which of them is idle for less."""
+    parts = {}
+    for (mhz, size), point in by_idle.items():
+        engine, dram = (point[name] for name in ("engine_idle", "sdram_idle"))
+        more_idle = (dram, engine) if mhz == min(mhz for mhz, _ in by_idle) else (engine, dram)
+        parts[f"{mhz} MHz, {size} bytes"] = Part(
+            more_idle[0]["mean"] - more_idle[1]["mean"],
+            math.hypot(engine["half_width"] or 0.0, dram["half_width"] or 0.0),
+        )
+    return Measured(holds=parts)
 
 
 def find(traffic: str) -> str:
@@ -345,6 +410,8 @@ def trends(
     for banks in (2, 4):
         if request.wants(f"order-{banks}"):
             measured[f"order-{banks}"] = ordered(request, table, banks)
+    if request.wants("increments-4"):
+        measured["increments-4"] = increments(table)
     if request.wants("order-applications"):
         parts = {}
         for app in ("nat", "firewall"):

@@ -89,6 +89,7 @@ impl<W: Watched> NetworkProcessor<'_, W> {
         let Some(slot) = self.free_slots.pop() else {
             self.stalls[0] += 1;
             self.waiting.push_back(thread);
+            self.start_polling(thread);
             return;
         };
         let mut cells = std::mem::take(&mut self.slots[usize::from(slot)].cells);
@@ -98,6 +99,7 @@ impl<W: Watched> NetworkProcessor<'_, W> {
             self.free_slots.push(slot);
             self.stalls[1] += 1;
             self.waiting.push_back(thread);
+            self.start_polling(thread);
             return;
         }
         let per_port = self.spec.queues / self.spec.ports;
@@ -140,7 +142,9 @@ impl<W: Watched> NetworkProcessor<'_, W> {
             self.threads[place(thread)].phase = ThreadPhase::Blocked;
             return;
         }
-        let mut at = self.compute(thread, self.spec.software.issue);
+        // The head's first half comes with the packet, its second half follows at once.
+        let behind = state.at > 0 && state.at & (self.cell - 1) == 0;
+        let mut at = self.compute(thread, if behind { self.spec.software.cell } else { self.spec.software.issue });
         let phase = if self.caches.is_empty() {
             ThreadPhase::Issue
         } else {

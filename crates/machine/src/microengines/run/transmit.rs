@@ -25,23 +25,33 @@ impl<W: Watched> NetworkProcessor<'_, W> {
     #[inline]
     fn wake_output(&mut self) {
         if self.idle != 0 && self.lanes_free & self.lanes_wanted != 0 {
-            let thread = self.inputs + self.idle.trailing_zeros() as u16;
-            self.select(thread);
+            let idle = self.idle.trailing_zeros() as u16;
+            self.idle &= !(1 << idle);
+            let thread = self.inputs + idle;
+            self.take_slot(thread);
+            let seen = self.stop_polling(thread);
+            self.wheel.schedule(seen, thread);
         }
     }
 
-    /// An output thread looks for the next slot to fill, in turns, and takes the next block of its port's packet.
+    /// An output thread looks for the next slot to fill, or polls until there is one.
     fn select(&mut self, thread: u16) {
-        let ready = self.lanes_free & self.lanes_wanted;
-        if ready == 0 {
+        if self.lanes_free & self.lanes_wanted == 0 {
             self.threads[place(thread)].phase = ThreadPhase::Idle;
             self.idle |= 1 << (thread - self.inputs);
+            self.start_polling(thread);
             return;
         }
+        self.take_slot(thread);
+        self.chosen(thread);
+    }
+
+    /// An output thread takes a slot, in turns, and the next block of its port's packet.
+    fn take_slot(&mut self, thread: u16) {
+        let ready = self.lanes_free & self.lanes_wanted;
         let lane = (ready.rotate_right(self.next_lane).trailing_zeros() + self.next_lane) % 64;
         self.next_lane = lane + 1;
         self.lanes_free &= !(1 << lane);
-        self.idle &= !(1 << (thread - self.inputs));
         let number = usize::from(self.lanes[lane as usize]);
         let mut references = self.spec.software.select;
         if self.ports[number].slot == NOBODY {
@@ -62,7 +72,6 @@ impl<W: Watched> NetworkProcessor<'_, W> {
             }
         }
         (state.phase, state.left) = (ThreadPhase::Select, references);
-        self.chosen(thread);
     }
 
     /// Gives a port, which has something queued, its next packet.
@@ -94,7 +103,10 @@ impl<W: Watched> NetworkProcessor<'_, W> {
             return;
         }
         state.phase = ThreadPhase::Post;
-        let at = self.compute(thread, issue);
+        // Each cell behind the first takes an instruction of its own.
+        let behind = (state.block - 1) >> self.cell_shift;
+        let ticks = issue + behind * issue;
+        let at = self.compute(thread, ticks);
         self.wheel.schedule(at, thread);
     }
 
@@ -121,7 +133,8 @@ impl<W: Watched> NetworkProcessor<'_, W> {
 
     pub(super) fn hand_over(&mut self, thread: u16) {
         self.threads[place(thread)].phase = ThreadPhase::Handshake;
-        let at = self.wheel.now() + u64::from(self.spec.transmit.handshake);
+        let fill = self.spec.software.fill;
+        let at = self.compute(thread, fill) + u64::from(self.spec.transmit.handshake);
         self.wheel.schedule(at, thread);
     }
 
@@ -151,8 +164,8 @@ impl<W: Watched> NetworkProcessor<'_, W> {
         self.in_flight_sum += u64::from(self.spec.in_flight) - self.free_slots.len() as u64;
         self.free_slots.push(slot);
         if let Some(waiting) = self.waiting.pop_front() {
-            let now = self.wheel.now();
-            self.wheel.schedule(now, waiting);
+            let seen = self.stop_polling(waiting);
+            self.wheel.schedule(seen, waiting);
         }
         self.select(thread);
         Ok(())
