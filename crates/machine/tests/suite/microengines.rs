@@ -203,7 +203,7 @@ fn what_does_not_fit_together_is_refused_with_both_numbers() {
         spec.cache_cells = 4;
         spec.buffer.size = Size::from_bytes(1 << 20);
     });
-    assert!(region.contains("buffer.size = 64 KiB a queue") && region.contains("100 packets"), "{region}");
+    assert!(region.contains("buffer.size = 64 KiB a queue") && region.contains("92 packets"), "{region}");
     let port = message(&|spec| spec.ports = 1);
     assert!(port.contains("below 1 ports"), "{port}");
 }
