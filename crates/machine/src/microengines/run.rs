@@ -657,7 +657,7 @@ mod tests {
         for (count, cost, pause) in [(1, 10, 22), (2, 10, 22), (4, 10, 22), (4, 10, 100), (3, 1, 1), (16, 7, 50)] {
             let mut engine = Microengine { free: 35, ..Microengine::IDLE };
             for k in 0..count {
-                engine.polls.at[usize::from(k)] = 30 + 9 * u64::from(k);
+                engine.polls.at[usize::from(k)] = 35 + (u64::from(k) + 1) * pause / u64::from(count);
             }
             engine.polls.count = count;
             let mut naive = engine;
