@@ -134,9 +134,9 @@ pub struct Interval {
 }
 
 impl Interval {
-    pub(crate) fn merged(pair: &[Interval]) -> Interval {
+    pub(crate) fn merged(some: &[Interval]) -> Interval {
         let mut sum = Interval::default();
-        for one in pair {
+        for one in some {
             sum.offered += one.offered;
             sum.carried += one.carried;
             sum.lost += one.lost;

@@ -67,6 +67,10 @@ fn a_steady_overload_knows_its_loss() {
     let of = document(&scenario(&set, None), 1);
     let (loss, half_width) = (of["loss"].as_f64().unwrap(), of["loss_half_width"].as_f64().unwrap());
     assert!(loss > 0.3 && half_width < 0.02 * loss, "{loss} ± {half_width}");
+    // What is carried once all have arrived is in no batch, however long that takes.
+    let carried: Vec<f64> = of["batches"]["carried_mpps"].as_array().unwrap().iter().flat_map(Value::as_f64).collect();
+    let mean = of["carried_mpps"].as_f64().unwrap();
+    assert!(carried.len() >= 8 && carried.iter().all(|rate| rate / mean > 0.7), "{carried:?}, {mean}");
 }
 
 #[test]

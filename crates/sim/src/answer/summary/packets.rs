@@ -344,17 +344,25 @@ pub struct IntervalSummary {
     pub(crate) core_busy: f64,
 }
 
+/// The intervals of a run that are whole: those before its last packet arrives. What is behind them was done later.
+fn whole_intervals(m: &Measure) -> &[Counts] {
+    let whole = (m.window().0 / m.interval.0) as usize;
+    &m.intervals[..whole.min(m.intervals.len())]
+}
+
 /// The intervals of a run, and how long the last of them is. What remains after the last whole one is an interval of its own from half
-/// an interval on; less goes into the one before, or rates would be of a packet in picoseconds.
+/// an interval on; less goes into the one before, or rates would be of a packet in picoseconds. So does what was done after the last
+/// packet arrived, which may take many intervals where rings are long.
 fn intervals(m: &Measure) -> (Cow<'_, [Counts]>, Ps) {
-    let n = m.intervals.len();
+    let whole = whole_intervals(m).len();
     let left = |before: usize| Ps(m.window().0.saturating_sub(m.interval.0.saturating_mul(before as u64)));
-    if n < 2 || left(n - 1).0 >= m.interval.0 / 2 {
-        return (Cow::Borrowed(&m.intervals), Ps(left(n.saturating_sub(1)).0.min(m.interval.0)));
+    let n = if left(whole).0 >= m.interval.0 / 2 { whole + 1 } else { whole }.max(1);
+    if m.intervals.len() <= n {
+        return (Cow::Borrowed(&m.intervals), Ps(left(n - 1).0.min(m.interval.0)));
     }
-    let mut merged = m.intervals[..n - 1].to_vec();
-    merged[n - 2] = Counts::merged(&m.intervals[n - 2..]);
-    (Cow::Owned(merged), left(n - 2))
+    let mut merged = m.intervals[..n].to_vec();
+    merged[n - 1] = Counts::merged(&m.intervals[n - 1..]);
+    (Cow::Owned(merged), left(n - 1))
 }
 
 /// The series since measurement began. The last interval is as wide as it was measured. Packets count where they
@@ -395,8 +403,8 @@ const RATE_BATCHES: usize = 16;
 /// Means of batches, by metric, for comparisons with other runs.
 pub(super) fn batches(scenario: &Scenario, m: &Measure) -> Map<String, Value> {
     let mut out = Map::new();
-    // The last interval is cut, and neighbours depend on each other.
-    let whole = &m.intervals[..m.intervals.len().saturating_sub(1)];
+    // Neighbours depend on each other.
+    let whole = whole_intervals(m);
     let each = whole.len().div_ceil(RATE_BATCHES).max(1);
     let us = m.interval.as_secs() * 1e6 * each as f64;
     let carried = whole.chunks_exact(each).map(|c| c.iter().map(|i| i.carried).sum::<u64>() as f64 / us);
