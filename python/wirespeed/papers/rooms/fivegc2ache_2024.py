@@ -191,8 +191,7 @@ def _seen(summary: Mapping[str, Any], size: int) -> Point:
         # At the end of its first interval, as a policy or a profiler reads it.
         *own, rest = (owner / 2**20 for owner in intervals[0]["llc_bytes"])
         occupied = {"llc_mib": sum(own), "llc_others_mib": rest}
-    # The last one ends with the run, whatever is missing of it.
-    batches = summary["batches"]["carried_mpps"][:-1]
+    batches = summary["batches"]["carried_mpps"]
     if any(interval.get("state") for interval in intervals):
         occupied["steered"] = [{name: i[name] for name in ("at_ns", "io_ways", "state")} for i in intervals]
         occupied["gbps_settled"] = spread.mean(batches[len(batches) // 2 :])[0] * size * 8e-3
