@@ -205,10 +205,8 @@ impl Commanded {
         let of_standard = DramSpec::of_part(part, spec.overhead)?;
         let usual = of_standard.page;
         let mut standard = part.standard().unwrap_or_else(presets::ddr4_2400u);
-        // More banks are more ranks.
-        let of_a_rank = standard.groups * standard.banks;
-        let banks = if spec.banks.is_multiple_of(of_a_rank) { spec.banks } else { of_standard.banks };
-        standard.ranks = banks / of_a_rank;
+        standard.ranks = spec.ranks_of(&standard);
+        let banks = standard.banks_per_channel();
         let same = DramSpec { channels: spec.channels, page: spec.page, banks, ..of_standard };
         if let Some((field, came, has)) = changed(&DramSpec { controller: None, ..spec.clone() }, &same) {
             let remedy = "leave it out, or remove dram.controller";
@@ -700,6 +698,14 @@ fn begins(clock: u64, standard: &Standard) -> Ps {
         || (u128::from(clock) * 1_000_000).div_ceil(u128::from(mhz)) as u64,
         |time| time.div_ceil(mhz.into()),
     ))
+}
+
+impl DramSpec {
+    /// How many ranks of `standard` its banks make; that one's own where they make none.
+    fn ranks_of(&self, standard: &Standard) -> u32 {
+        let of_a_rank = standard.groups * standard.banks;
+        if self.banks.is_multiple_of(of_a_rank) { self.banks / of_a_rank } else { standard.ranks }
+    }
 }
 
 /// The first field that is not the standard's: its name, what came, and what the standard has.

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use stats::{Path, Reason};
 use units::{Line, Ps, Ticket};
 
+use super::copy_queue::CopyQueue;
 use super::fabric::Fabric;
 use super::home::Home;
 use super::homes::AnyHome;
@@ -42,6 +43,8 @@ pub(super) struct Behind {
     pub drams: Vec<Dram>,
     /// Controllers in their place, which answer later.
     pub pending: Option<Box<PendingMemory>>,
+    /// What engines in those are to copy.
+    pub copies: CopyQueue,
     /// When DRAM has taken in what was written last, where that answers at once; it may long have been so.
     pub accepted: Ps,
 }
@@ -77,6 +80,7 @@ impl Behind {
             homes: Vec::new(),
             drams: (0..homes).map(|_| Dram::new(&spec.dram, path)).collect::<Result<_, _>>()?,
             pending,
+            copies: CopyQueue::default(),
             accepted: Ps::ZERO,
         })
     }

@@ -85,7 +85,7 @@ impl Hierarchy {
             let (transaction, from) = pending.await_earlier_copies(from);
             let fill = pending.stand_for(to);
             let ticket = waits.then(|| pending.wait_for_copy(fill, src.core, handed, Ps(1), path));
-            pending.queue.waiting.push(QueuedCopy { socket, start, from, to, clear, fill, transaction });
+            self.behind.copies.waiting.push(QueuedCopy { socket, start, from, to, clear, fill, transaction });
             self.begin_copy(socket, &mut answers);
             if let Some(ticket) = ticket {
                 // It has ended where all memory that is concerned answers at once.
@@ -100,7 +100,7 @@ impl Hierarchy {
 
     /// Copies of `socket` begin, as many as end at once and one more.
     fn begin_copy(&mut self, socket: usize, answers: &mut Vec<MemoryReply>) {
-        while let Some(copy) = self.behind.pending.as_mut().and_then(|pending| pending.queue.next(socket)) {
+        while let Some(copy) = self.behind.copies.next(socket) {
             let free = self.engine.as_ref().map_or(Ps::ZERO, |engine| engine.free_from(socket));
             let begins = copy.start.max(free);
             let before = self.enter_socket(socket);
@@ -115,11 +115,7 @@ impl Hierarchy {
             self.enter_socket(before);
             match closed {
                 Ok(at) => self.end_copy(&copy, at, answers),
-                Err(transaction) => {
-                    if let Some(pending) = &mut self.behind.pending {
-                        pending.queue.running.push((transaction, copy));
-                    }
-                }
+                Err(transaction) => self.behind.copies.running.push((transaction, copy)),
             }
         }
     }
@@ -146,11 +142,9 @@ impl Hierarchy {
     pub(super) fn go_on_copying(&mut self, answers: &mut Vec<MemoryReply>) {
         let mut n = 0;
         while let Some(&answer) = answers.get(n) {
-            let ended = match (answer, &mut self.behind.pending) {
-                (MemoryReply::Device(transaction, at), Some(pending)) => {
-                    pending.queue.end(transaction).map(|copy| (copy, at))
-                }
-                _ => None,
+            let ended = match answer {
+                MemoryReply::Device(transaction, at) => self.behind.copies.end(transaction).map(|copy| (copy, at)),
+                MemoryReply::Core(..) => None,
             };
             let Some((copy, at)) = ended else {
                 n += 1;

@@ -830,7 +830,7 @@ fn copies_that_are_handed_over_end_where_time_stands_still() {
     ));
     let all = answers(&mut memory);
     assert_eq!(times(&all, &tickets).len(), 2);
-    assert!(memory.behind.pending.as_ref().unwrap().queue.is_idle());
+    assert!(memory.behind.copies.is_idle());
 }
 
 /// What a core waits for the copy of a line, without the setup of an engine in the controllers.

@@ -17,7 +17,6 @@ use stats::{Path, Reason};
 use units::{CoreId, Line, Ps, Ticket};
 
 use super::Hierarchy;
-use super::copy_queue::CopyQueue;
 use crate::dram::{
     self, CommandReport, Commanded, ControllerSetting, DramCounters, DramSpec, EnergyEvents, FinishedRead,
 };
@@ -69,8 +68,6 @@ pub(super) struct PendingMemory {
     /// Lines whose data come at a time that has become known.
     coming: Vec<(Line, Ps)>,
     copies: Vec<PendingCopy>,
-    /// Of engines in the controllers.
-    pub(super) queue: CopyQueue,
     /// Rows are opened, and no request is made: see [`super::warm`].
     #[serde(skip)]
     pub(super) untimed: bool,
@@ -205,7 +202,6 @@ impl PendingMemory {
             accepted: Vec::new(),
             coming: Vec::new(),
             copies: Vec::new(),
-            queue: CopyQueue::default(),
             untimed: false,
         })
     }
@@ -634,7 +630,7 @@ impl Hierarchy {
                     engine.end_later(ended, waits);
                 }
             }
-            if !pending.queue.is_idle() {
+            if !self.behind.copies.is_idle() {
                 self.go_on_copying(answers);
             }
         }
