@@ -203,16 +203,15 @@ impl Commanded {
         };
         let name = part.name();
         let of_standard = DramSpec::of_part(part, spec.overhead)?;
-        let usual = of_standard.page;
+        let is_given = spec.page != of_standard.page;
         let mut standard = part.standard().unwrap_or_else(presets::ddr4_2400u);
         standard.ranks = spec.ranks_of(&standard);
-        let banks = standard.banks_per_channel();
-        let same = DramSpec { channels: spec.channels, page: spec.page, banks, ..of_standard };
+        let (channels, page, banks) = (spec.channels, spec.page, standard.banks_per_channel());
+        let same = DramSpec { channels, page, banks, ..of_standard };
         if let Some((field, came, has)) = changed(&DramSpec { controller: None, ..spec.clone() }, &same) {
-            let remedy = "leave it out, or remove dram.controller";
-            return error(field, came, format!("the standard's {has} with a controller"), remedy);
+            let allowed = format!("the standard's {has} with a controller");
+            return error(field, came, allowed, "leave it out, or remove dram.controller");
         }
-        let is_given = spec.page != usual;
         if let Some(page) =
             setting.page.filter(|&page| is_given && (page == Page::Closed) != (spec.page == PagePolicy::Closed))
         {
