@@ -6,6 +6,7 @@ How an answer was reckoned stands in it.
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -586,13 +587,25 @@ def to_type(summary: Summary, again: Sequence[str], advise: Sequence[str], out: 
         flags = next((found for way in each.split(", or ") if (found := _FLAGS.findall(way))), None)
         if flags:
             words = [word for flag in flags for word in flag.split(" ", 1)]
-            return each, shlex.join([*again, *words, *kept])
+            return each, shlex.join([*_without(again, words), *words, *kept])
     if advice:
         return f"{advice[0]} What else would pay:", shlex.join([*advise, *kept])
     if not summary.get("search"):
         search = shlex.join([*again, "--search", "ndr", *kept])
         return "The highest rate without loss is found by a search.", search
     return "What would pay most:", shlex.join([*advise, *kept])
+
+
+def _without(again: Sequence[str], words: Sequence[str]) -> list[str]:
+    """The words of a command less the settings that `words` make anew: the last would hold, and a reader see both."""
+    anew = {value.split("=", 1)[0] for flag, value in itertools.pairwise(words) if flag == "--set"}
+    kept: list[str] = []
+    for word in again:
+        if kept and kept[-1] == "--set" and word.split("=", 1)[0] in anew:
+            kept.pop()
+        else:
+            kept.append(word)
+    return kept
 
 
 def _next(summary: Summary) -> tuple[str, str, str]:

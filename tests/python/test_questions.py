@@ -427,6 +427,11 @@ def test_a_run_with_a_discrete_gpu_tells_no_share_of_ddio() -> None:
             {"verdict": {"advice": ["Larger pages (machine.iommu.page), or hot mbufs (--set mempool.kind=lifo)."]}},
             "wirespeed run my.toml --set a=1 --set mempool.kind=lifo --out kept-next",
         ),
+        # What was set before is set anew, not twice.
+        (
+            {"verdict": {"advice": ["Try it (--set a=3 --set nic.burst=16)."]}},
+            "wirespeed run my.toml --set a=3 --set nic.burst=16 --out kept-next",
+        ),
         # What limits cannot be typed: what comes behind it does not limit.
         (
             {"verdict": {"advice": ["Try a faster link (nic.pcie.rate).", "Try hot ones (--set mempool.kind=lifo)."]}},
