@@ -6,7 +6,7 @@
 //! - `values` are written whole, as [`serde`] has them;
 //! - `arrays` are values in a row whose number is that of who reads;
 //! - `parts` are states of their own;
-//! - `described` are values that hold what a person writes (`"33 MiB"`), or leave fields out: they are written as JSON;
+//! - `described` are values that hold what a person writes (`"33 MiB"`), or leave fields out: they are written as MessagePack;
 //! - `built` is what is not written.
 //!
 //! The bytes are those of postcard (one to ten for a number, none for a name). [`seal`] puts before them which program
@@ -72,9 +72,17 @@ impl Writer {
     /// # Errors
     /// As [`Writer::value`].
     pub fn described<T: Serialize>(&mut self, value: &T) -> Result<(), StateError> {
-        let unwritable =
-            |why: serde_json::Error| StateError::Unwritable { of: std::any::type_name::<T>(), why: why.to_string() };
-        self.value(&serde_json::to_vec(value).map_err(unwritable)?)
+        let unwritable = |why: rmp_serde::encode::Error| StateError::Unwritable {
+            of: std::any::type_name::<T>(),
+            why: why.to_string(),
+        };
+        // People's forms, since those are what such types can read; how long it is stands before it, so that no reader goes beyond.
+        let mut bytes = Vec::new();
+        let mut named = rmp_serde::Serializer::new(&mut bytes).with_struct_map().with_human_readable();
+        value.serialize(&mut named).map_err(unwritable)?;
+        self.value(&(bytes.len() as u64))?;
+        self.0.extend_from_slice(&bytes);
+        Ok(())
     }
 
     /// The bytes.
@@ -109,8 +117,18 @@ impl<'a> Reader<'a> {
     /// # Errors
     /// As [`Reader::value`].
     pub fn described<T: DeserializeOwned>(&mut self) -> Result<T, StateError> {
-        serde_json::from_slice(&self.value::<Vec<u8>>()?)
-            .map_err(|why| StateError::Unreadable { of: std::any::type_name::<T>(), why: why.to_string() })
+        let unreadable = |why: String| StateError::Unreadable { of: std::any::type_name::<T>(), why };
+        let long: u64 = self.value()?;
+        let bytes = usize::try_from(long).ok().and_then(|long| self.0.split_at_checked(long));
+        let (bytes, rest) =
+            bytes.ok_or_else(|| unreadable(format!("{long} bytes are said to come, {} are left", self.0.len())))?;
+        let mut named = rmp_serde::Deserializer::new(bytes).with_human_readable();
+        let value = T::deserialize(&mut named).map_err(|why| unreadable(why.to_string()))?;
+        match named.get_ref().len() {
+            0 => self.0 = rest,
+            left => return Err(unreadable(format!("{left} bytes behind its end"))),
+        }
+        Ok(value)
     }
 
     /// The next values, as many as there is room for in `values`.

@@ -74,8 +74,10 @@ impl ReasonFamily {
 reasons! {
     /// The NIC: its pipelines, and the wait for its packet rate and that of a queue.
     Nic "nic" Io "inside the NIC";
-    /// PCIe transfer of the packet and its descriptor, both directions.
+    /// PCIe transfer of the packet and its descriptor, both directions, as on an idle link.
     Pcie "pcie" Io "PCIe transfer";
+    /// Other transfers are before it on the link, or its ring is read in order, or there are no credits for a write.
+    PcieQueue "pcie_queue" Wait "waiting for PCIe";
     /// Device writes wait for the memory system.
     DmaMemory "dma_memory" Io "DMA waits for memory";
     /// Translation of a device's addresses.

@@ -21,7 +21,7 @@ STAGES: Final[Mapping[str, tuple[str, str]]] = {
     "wire_in": ("wire in", "unknown"),
     "nic_in": ("NIC, receive", "nic"),
     "pcie_in": ("PCIe to the host", "pcie"),
-    "credits": ("waits for PCIe credits", "iommu"),
+    "credits": ("waits for PCIe credits", "pcie_queue"),
     "memory_write": ("written to memory", "dma_memory"),
     "queue": ("waits in a ring", "ring"),
     "gpu": ("with the GPU", "gpu"),
@@ -37,7 +37,7 @@ PLACES: Final[Sequence[tuple[str, frozenset[str], frozenset[str]]]] = (
     (
         "between NIC and memory",
         frozenset({"nic_in", "pcie_in", "credits", "memory_write", "tx_ring", "pcie_out", "nic_out"}),
-        frozenset({"nic", "pcie", "dma_memory", "iommu"}),
+        frozenset({"nic", "pcie", "pcie_queue", "dma_memory", "iommu"}),
     ),
     ("in a ring", frozenset({"queue"}), frozenset({"ring", "queue"})),
     ("with the GPU", frozenset({"gpu"}), frozenset({"gpu_fill", "gpu_queue", "gpu_copy", "gpu", "commit"})),

@@ -12,6 +12,7 @@ from typing import Final
 _COLOURS: Final[Mapping[str, str]] = {
     "nic": "#7b3a68",
     "pcie": "#a5558c",
+    "pcie_queue": "#5b6fc4",
     "dma_memory": "#d59cc2",
     "iommu": "#7a2f63",
     "ring": "#0a5a9c",

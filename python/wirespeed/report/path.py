@@ -18,7 +18,7 @@ from wirespeed.summary_types import Summary
 # The stops in path order: the name, the reason that gives the colour, and the reasons that are charged there.
 _STOPS: Final[Sequence[tuple[str, str, frozenset[str]]]] = (
     ("NIC", "nic", frozenset({"nic"})),
-    ("PCIe and DMA", "pcie", frozenset({"pcie", "dma_memory", "iommu"})),
+    ("PCIe and DMA", "pcie", frozenset({"pcie", "pcie_queue", "dma_memory", "iommu"})),
     ("ring", "ring", frozenset({"ring", "queue"})),
     ("core", "core", frozenset()),
     ("GPU", "gpu", frozenset({"gpu_fill", "gpu_queue", "gpu_copy", "gpu"})),

@@ -85,6 +85,8 @@ pub struct Received {
     pub in_nic: Ps,
     /// What its addresses took to be translated.
     pub translated: Ps,
+    /// What it takes to cross an idle PCIe link.
+    pub crossing: Ps,
     /// Which of its core's receive queues it is in.
     pub queue: u16,
     /// Where the descriptor of its buffer is, counted in descriptors from the start of that one's ring.
@@ -375,6 +377,7 @@ impl Default for Received {
             dma_memory: Ps::ZERO,
             in_nic: Ps::ZERO,
             translated: Ps::ZERO,
+            crossing: Ps::ZERO,
             queue: 0,
             slot: 0,
         }

@@ -173,6 +173,11 @@ impl PcieLink {
         self.free + self.latency
     }
 
+    /// What `bytes` of payload take to cross an idle link, latency included.
+    pub fn unloaded(&self, bytes: u64) -> Ps {
+        self.rate.time_for(PcieLink::with_headers(bytes, self.max_payload, self.overhead)) + self.latency
+    }
+
     /// How much of what was sent is still waiting or crossing at `now`, in bytes of link time.
     pub fn backlog(&self, now: Ps) -> u64 {
         (self.free.since(now).as_ns() * self.rate.gbps() / 8.0) as u64
@@ -209,7 +214,7 @@ mod tests {
         };
         let mut link = PcieLink::new(&spec);
         // 600 B in three packets: 672 B at 8 B/ns are 84 ns.
-        assert_eq!(link.transfer(Ps::ZERO, 600), Ps::from_ns(484));
+        assert_eq!((link.unloaded(600), link.transfer(Ps::ZERO, 600)), (Ps::from_ns(484), Ps::from_ns(484)));
         assert_eq!(link.transfer(Ps::ZERO, 600), Ps::from_ns(568));
         assert_eq!(link.backlog(Ps::from_ns(84)), 672);
         assert_eq!((link.bytes(), link.carried()), (1200, 1344));

@@ -53,6 +53,7 @@ impl Server {
             dma_memory: received.dma_memory,
             in_nic: received.in_nic,
             translated: received.translated,
+            crossing: received.crossing,
             visible: received.visible,
             before,
             next: NextStop::Ends(PacketFate::Lost(Loss::NoTxDescriptor)),
@@ -416,6 +417,7 @@ impl Server {
                     mbuf: entry.mbuf,
                     attribution: spent(),
                     translated: Ps::ZERO,
+                    crossing: Ps::ZERO,
                 });
             } else {
                 if let Some(scattered) = &mut self.scattered {

@@ -191,6 +191,7 @@ pub(super) struct InBurst {
     pub(super) dma_memory: Ps,
     pub(super) in_nic: Ps,
     pub(super) translated: Ps,
+    pub(super) crossing: Ps,
     pub(super) visible: Ps,
     /// What became of a packet before this core had it.
     pub(super) before: Option<Box<Attribution>>,
@@ -213,7 +214,9 @@ impl InBurst {
             None => {
                 let elsewhere = self.in_nic + self.dma_memory + self.translated;
                 attribution.charge(Reason::Nic, self.in_nic);
-                attribution.charge(Reason::Pcie, self.visible - self.arrival - elsewhere);
+                let on_link = self.visible - self.arrival - elsewhere;
+                attribution.charge(Reason::Pcie, self.crossing);
+                attribution.charge(Reason::PcieQueue, on_link - self.crossing);
                 attribution.charge(Reason::DmaMemory, self.dma_memory);
                 attribution.charge(Reason::Iommu, self.translated);
                 attribution.charge(Reason::Ring, waited);

@@ -16,6 +16,8 @@ pub(super) struct TxBurst {
     /// What reading the descriptors waited for memory, and of that for its translation.
     pub(super) in_memory: Ps,
     pub(super) translated: Ps,
+    /// What doorbell, descriptors and the requests for them take on an idle link.
+    pub(super) crossing: Ps,
     pub(super) packets: Vec<Leaving>,
 }
 
@@ -27,6 +29,8 @@ pub(super) struct HandedOver {
     pub(super) at: Ps,
     pub(super) in_memory: Ps,
     pub(super) translated: Ps,
+    /// See [`TxBurst::crossing`].
+    pub(super) crossing: Ps,
 }
 
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
@@ -43,6 +47,8 @@ pub(super) struct Leaving {
     pub(super) attribution: Attribution,
     /// What its addresses took to be translated when it was read.
     pub(super) translated: Ps,
+    /// What is read of it takes so long on an idle link; nothing where it came with its descriptor.
+    pub(super) crossing: Ps,
 }
 
 impl Server {
@@ -52,7 +58,7 @@ impl Server {
             return;
         }
         let now = self.engine.now();
-        let batch = TxBurst { core: i, at: now, in_memory: Ps::ZERO, translated: Ps::ZERO, packets };
+        let batch = TxBurst { core: i, at: now, in_memory: Ps::ZERO, translated: Ps::ZERO, crossing: Ps::ZERO, packets };
         let slot = match self.nic.free_batches.pop() {
             Some(slot) => {
                 self.nic.batches[slot] = Some(batch);
@@ -89,6 +95,8 @@ impl Server {
         }
         let read = self.memory.close(read);
         batch.translated = self.memory.translated();
+        // The doorbell, two requests, and the descriptors between them.
+        batch.crossing = self.nic.down.latency() * 3 + self.nic.down.unloaded(count * descriptor);
         let crossed = self.nic.down.transfer(now, count * descriptor);
         self.descriptors_read(slot, crossed, read);
     }
@@ -98,8 +106,8 @@ impl Server {
         let Some(batch) = self.nic.batches[slot].take() else { return };
         self.nic.free_batches.push(slot);
         let now = self.engine.now();
-        let TxBurst { core, at, in_memory, translated, packets } = batch;
-        let handed = HandedOver { core, at, in_memory, translated };
+        let TxBurst { core, at, in_memory, translated, crossing, packets } = batch;
+        let handed = HandedOver { core, at, in_memory, translated, crossing };
         for mut packet in packets {
             if let Some(lives) = &mut self.lives {
                 lives.goes_on(packet.id, LifeStage::TxRing, now);
@@ -109,6 +117,7 @@ impl Server {
             let copied = self.cores[core].tx[usize::from(packet.port.0)].is_copied(packet.sent_bytes);
             let start = Addr(self.data(packet.mbuf).0.saturating_add_signed(packet.moved.into()));
             let bytes = bytes.saturating_sub(self.kept(packet.mbuf).into());
+            packet.crossing = if copied { Ps::ZERO } else { self.nic.down.unloaded(bytes) };
             let (first, count) = lines(start, bytes);
             if self.nic.output.is_some() {
                 let runs = match &self.scattered {
@@ -187,7 +196,10 @@ impl Server {
         let ready = read + self.nic.tx_pipeline;
         let in_nic = ready - crossed - memory;
         attribution.charge(Reason::Nic, in_nic);
-        attribution.charge(Reason::Pcie, ready - batch.at - in_memory - in_nic);
+        let on_link = ready - batch.at - in_memory - in_nic;
+        let idle = (batch.crossing + packet.crossing).min(on_link);
+        attribution.charge(Reason::Pcie, idle);
+        attribution.charge(Reason::PcieQueue, on_link - idle);
         attribution.charge(Reason::TxQueue, first_bit - ready);
         self.last_departure = self.last_departure.max(first_bit);
         self.inside -= 1;

@@ -108,6 +108,7 @@ impl Server {
         }
         let bytes = u64::from(packet.frame_bytes - self.keep_payload(mbuf, packet.frame_bytes, now))
             + self.nic.driver.written();
+        let crossing = self.nic.up.unloaded(bytes);
         let at = self.nic.up.transfer(now, bytes) + self.nic.rx_pipeline;
         let in_nic = now - packet.arrival + self.nic.rx_pipeline;
         if let Some(lives) = &mut self.lives {
@@ -115,7 +116,7 @@ impl Server {
             lives.goes_on(packet.id, LifeStage::PcieIn, at);
         }
         let (queue, slot) = (queue as u16, buffer.slot);
-        let received = Received { packet, mbuf, visible: at, in_nic, queue, slot, ..Received::default() };
+        let received = Received { packet, mbuf, visible: at, in_nic, crossing, queue, slot, ..Received::default() };
         self.nic.crossing.push_back(Crossing { received, buffer, core, bytes });
         self.engine.schedule(at, PRIORITY_NIC, ServerEvent::DmaWrite);
     }

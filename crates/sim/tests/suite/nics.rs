@@ -19,6 +19,8 @@ struct Ends {
     /// Of that, inside the NIC, and in PCIe.
     in_nic: u64,
     in_pcie: u64,
+    /// And before PCIe.
+    for_pcie: u64,
     /// Lines of packets that the NIC read.
     read: u64,
 }
@@ -33,6 +35,7 @@ impl DepartureObserver for Ends {
                 self.sojourn += d.sojourn;
                 self.in_nic += d.attribution[Reason::Nic];
                 self.in_pcie += d.attribution[Reason::Pcie];
+                self.for_pcie += d.attribution[Reason::PcieQueue];
                 self.first.get_or_insert(d.arrival + d.sojourn);
                 self.last = self.last.max(d.arrival + d.sojourn);
             }
@@ -99,6 +102,25 @@ fn a_nics_pipelines_are_in_every_packets_sojourn() {
     assert!((long - short - 1000.0).abs() < 25.0, "{long}: but for the polls that it meets");
     assert_eq!((none, in_nic), (0.0, 1000.0));
     assert!((same / link - 1.0).abs() < 0.01, "{same}: PCIe takes what it took, {link}");
+}
+
+#[test]
+fn what_an_idle_link_takes_is_told_apart_from_the_wait_for_a_busy_one() {
+    let each = |set: &[&str]| {
+        let (ends, _) = run(&[&["nic.burst=1", "nic.pcie.rate=20 Gbps"], set].concat(), 2_000);
+        [ends.in_pcie, ends.for_pcie].map(|time| time as f64 / 1e3 / ends.sent as f64)
+    };
+    let fixed = "traffic.arrivals=\"fixed\"";
+    let [idle, none] = each(&["traffic.packet_rate=0.5 Mpps", fixed]);
+    assert_eq!(none, 0.0, "each is alone on the link");
+    // 60 bytes and a completion of 32 with 24 of framing are 46.4 ns at 20 Gbps, and one comes each 25 ns for 2 us in 8.
+    let [busy, waits] =
+        each(&["traffic.packet_rate=10 Mpps", "traffic.arrivals={on_off={on=\"2 us\", off=\"6 us\"}}"]);
+    assert!((busy / idle - 1.0).abs() < 1e-9, "{busy}, {idle}: a packet takes the link as long");
+    assert!(waits > 300.0, "{waits}: some forty come while the link is busy with those before");
+    // A write that is alone has all credits.
+    let [same, credits] = each(&["traffic.packet_rate=0.5 Mpps", fixed, "nic.pcie.credits=256 B"]);
+    assert_eq!((same, credits), (idle, 0.0));
 }
 
 #[test]

@@ -225,6 +225,7 @@ impl<'a> Idle<'a> {
             dma_memory: Ps::ZERO,
             in_nic: Ps::ZERO,
             translated: Ps::ZERO,
+            crossing: Ps::ZERO,
             queue,
             slot: 0,
         });
