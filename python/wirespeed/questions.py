@@ -103,7 +103,12 @@ def one_more_core(summary: Summary, settings: Mapping[str, Any]) -> str:
         for mpps, found in zip((cores.mpps, cores.with_one_more), others, strict=True)
     )
     ends = others[1][0] if others[1] else None
-    shown = proven(summary)
+    if summary.get("lost") and limit == "core" and ends is not None and then / now - 1 < _LEAST_GAIN:
+        return (
+            f"What is lost: {_cores(cores)} with one more would come to {q.mpps(cores.with_one_more)}, and {ends.what} "
+            f"ends at {q.mpps(ends.mpps)}. Reckoned from how busy {'it is' if cores.cores == 1 else 'they are'}."
+        )
+    shown = None if summary.get("lost") else proven(summary)
     if shown is not None and (carried := shown.get("carried_mpps") or 0.0) >= now:
         if shown["load"] >= _LINE:
             are = "carries" if cores.cores == 1 else "carry"
@@ -196,8 +201,9 @@ def _overflow(summary: Summary, settings: Mapping[str, Any], lost: Mapping[str, 
         return f"{told}{because}"
     held = f" The fullest is {q.share(fill, 0)} full on average"
     # Cores that fall behind by more than bursts explain lose as much behind any ring: one of 64 descriptors that is
-    # refilled by bursts is a third full then.
-    if fill < _ALWAYS_FULL and not (limit == "core" and (summary.get("loss") or 0.0) > _BURSTS_LOSE):
+    # refilled by bursts is a third full then. Nor are those bursts that leave a ring fuller than they found it.
+    behind = limit == "core" and (summary.get("loss") or 0.0) > _BURSTS_LOSE or summary.get("ring_growth")
+    if fill < _ALWAYS_FULL and not behind:
         return f"{told}{held}, so that bursts overflow it: a larger one takes more of them in."
     shorter = " A shorter one (nic.rx_descriptors) keeps waits short and buffers in the LLC." if limit == "core" else ""
     return f"{told}{held}: a larger one only delays that and adds wait.{because}{shorter}"

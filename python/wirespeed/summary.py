@@ -550,12 +550,12 @@ def headline(summary: Summary) -> str:
 
 
 def _points(summary: Summary) -> tuple[list[CurvePoint], list[CurvePoint]]:
-    """The points of the curve by load, and the first of them up to the one that loses."""
+    """The points of the curve by load, and the first of them up to the one that loses, or whose rings fill."""
     points = sorted(
         (p for p in summary.get("curve") or [] if q.is_number(p.get("load")) and q.is_number(p.get("loss"))),
         key=lambda p: p["load"],
     )
-    return points, list(itertools.takewhile(lambda p: p["loss"] == 0, points))
+    return points, list(itertools.takewhile(lambda p: p["loss"] == 0 and not p.get("ring_growth"), points))
 
 
 def proven(summary: Summary) -> CurvePoint | None:
@@ -571,17 +571,23 @@ def curve_text(summary: Summary) -> str | None:
     points, clean = _points(summary)
     if not points:
         return None
+    if not clean and not points[0]["loss"]:
+        return f"A ring fills at every load that was tried, from {q.share(points[0]['load'], 0)} of line rate on."
     if not clean:
         return f"Packets are lost at every load that was tried, from {q.share(points[0]['load'], 0)} of line rate on."
     load, carried = clean[-1]["load"], clean[-1].get("carried_mpps")
     own = summary.get("load")
-    if len(clean) == len(points) and not summary.get("lost") and q.is_number(own) and own > load:
+    holds = not summary.get("lost") and not summary.get("ring_growth")
+    if len(clean) == len(points) and holds and q.is_number(own) and own > load:
         load, carried = own, summary.get("carried_mpps")
     upto = f"Without loss up to {q.share(load, 1)} of line rate ({q.mpps(carried)})"
     if len(clean) == len(points):
         return f"{upto}, the highest load that was tried."
     first = points[len(clean)]
-    return f"{upto}; at {q.share(first['load'], 1)} of it {q.probability(first['loss'])} are lost."
+    at = f"{upto}; at {q.share(first['load'], 1)} of it"
+    if not first["loss"]:
+        return f"{at} a ring fills by {q.share(first['ring_growth'], 1)} of what comes to its core."
+    return f"{at} {q.probability(first['loss'])} are lost."
 
 
 def curve_packets_text(summary: Summary) -> str | None:
@@ -592,7 +598,7 @@ def curve_packets_text(summary: Summary) -> str | None:
     least, most = min(counts), max(counts)
     each = q.count(least) if least == most else f"{q.count(least)} to {q.count(most)}"
     return (
-        f"Each point stands for {each} packets after a warm-up of its own: where none is lost, the loss is below "
+        f"Each point stands for {each} packets after a warm-up of its own: where none is lost and no ring fills, the loss is below "
         f"{q.probability(3 / least)} at 95 %."
     )
 

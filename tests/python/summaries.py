@@ -24,6 +24,7 @@ LABELS = {
     "interconnect": "on-chip interconnect",
     "llc": "LLC hit or lookup",
     "mshr": "all outstanding misses in use",
+    "dram_path": "way to the DRAM controller and back",
     "dram_queue": "DRAM controller queue",
     "bank_busy": "DRAM bank busy",
     "row_hit": "DRAM row hit",
@@ -33,12 +34,12 @@ LABELS = {
     "refresh": "DRAM refresh",
     "tx_queue": "waiting for the TX port",
 }
-SHARES = [14, 1, 1, 22, 19, 16, 2, 4, 3, 6, 0.5, 2, 1.5, 1, 4, 1.5, 0.5, 0.4, 0.6]
+SHARES = [14, 1, 1, 22, 19, 16, 2, 4, 3, 6, 0.5, 1, 2, 1.5, 1, 4, 1.5, 0.5, 0.4, 0.6]
 
 
 def attribution(mean: float, tilt: float = 1.0) -> dict[str, float]:
     """Parts that sum to `mean`; `tilt` makes the waits larger."""
-    weights = [share * (tilt if i in (1, 3, 4, 11, 12) else 1) for i, share in enumerate(SHARES)]
+    weights = [share * (tilt if i in (1, 3, 4, 12, 13) else 1) for i, share in enumerate(SHARES)]
     return {name: mean * w / sum(weights) for name, w in zip(LABELS, weights, strict=True)}
 
 

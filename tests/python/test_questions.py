@@ -101,6 +101,15 @@ def test_a_saturated_core_that_loses_is_taken_at_what_it_served() -> None:
     assert core(full) == "Nothing: DRAM is full, and cores wait for it."
 
 
+def test_one_more_core_of_those_that_lose_a_little_brings_what_is_lost() -> None:
+    # Line rate is all that can come, and a curve of short runs that says so is no proof.
+    few = busy(0.999, loss=0.003, lost=3000, load=1.0, offered_mpps=10.0, pcie={})
+    few["curve"] = [{"load": 0.999, "loss": 0.0, "carried_mpps": 9.99, "packets": 20_000}]
+    few["verdict"] = {"limit": "core"}
+    told = core(few)
+    assert told.startswith("What is lost: the 2 cores with one more would come to 15.0 Mpps, and line rate ends at 10.0")
+
+
 def test_one_more_core_of_a_pipeline_is_of_the_stage_that_is_full() -> None:
     piped = busy(0.8, pcie={})
     piped["cores"][1] |= {"receives": False, "busy": 0.6, "packets": 1000}
@@ -244,6 +253,8 @@ def test_the_ring_that_overflows_is_named_and_whether_a_larger_one_helps() -> No
     assert rings(lossy, empty).startswith(
         f"{lead} The fullest is < 1 % full on average, so that bursts overflow it: a larger one takes more of them in."
     )
+    # A ring that has only begun to fill is no sign of bursts.
+    assert "a larger one only delays that" in rings(lossy | {"ring_growth": 0.03}, empty)
     lossy["drops"]["nic_fifo_full"] = 80
     assert rings(lossy, full) == "The NIC's packet memory overflows: 80 of 100 lost packets. A core is the limit."
     lossy["drops"]["no_mbuf"] = 90

@@ -225,6 +225,10 @@ def test_a_link_that_takes_nearly_all_is_drawn_short_and_all_else_to_one_scale()
     words = page(summary, SCENARIO)
     assert "hatched, torn, 1.70 µs) is drawn short" in words
     assert words.count('class="folded torn"') == 2
+    # What one has more of the link is to scale, too: the slower one is the longer one.
+    summary["classes"][0]["attribution_ns"]["pcie"] = 1500.0
+    every, small = stacked(summary)
+    assert (every.width, small.width) == (1.0, pytest.approx(0.14 + 0.86 * 200 / 300))
     # Where it is no more than half, nothing is.
     summary["attribution_ns"]["pcie"] = 100.0
     assert 'class="folded' not in page(summary, SCENARIO)
@@ -450,7 +454,7 @@ def test_the_curve_says_how_many_packets_a_point_stands_for() -> None:
     assert "Each point stands" not in without
     for point in summary["curve"]:
         point["packets"] = 50_000
-    says = "Each point stands for 50,000 packets after a warm-up of its own: where none is lost, the loss is below"
+    says = "Each point stands for 50,000 packets after a warm-up of its own: where none is lost and no ring fills, the loss is below"
     assert f"{says} 6.0e-5 at 95 %." in Page(page(summary, SCENARIO)).words
     summary["curve"][0]["packets"] = 20_000
     assert "stands for 20,000 to 50,000 packets" in page(summary, SCENARIO)
@@ -501,6 +505,20 @@ def test_a_machine_without_io_ways_has_no_ddio() -> None:
     assert "written in place" not in page(summary, SCENARIO)
     printed = terminal.text(terminal.run_summary(summary), Console(file=io.StringIO(), width=80, color_system=None))
     assert "DDIO" not in printed
+
+
+def test_a_point_whose_ring_fills_is_none_without_loss() -> None:
+    points = [{"load": load, "loss": 0.0, "carried_mpps": 10 * load, "ring_growth": 0.0} for load in (0.6, 0.8)]
+    points[1]["ring_growth"] = 0.06
+    found = summaries.lossless(curve=points)
+    assert wirespeed.summary.curve_text(found) == (
+        "Without loss up to 60.0 % of line rate (6.00 Mpps); at 80.0 % of it a ring fills by 6.0 % of what comes to its core."
+    )
+    found["curve"][0]["ring_growth"] = 0.01
+    assert wirespeed.summary.curve_text(found) == (
+        "A ring fills at every load that was tried, from 60 % of line rate on."
+    )
+    assert wirespeed.summary.proven(found) is None
 
 
 @pytest.mark.parametrize(

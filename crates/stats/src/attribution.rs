@@ -108,6 +108,8 @@ reasons! {
     Snoop "snoop" Shared "transfer from another core's cache";
     /// No free miss-status register.
     Mshr "mshr" Shared "all outstanding misses in use";
+    /// The fixed way to DRAM's controller and back.
+    DramPath "dram_path" Dram "way to the DRAM controller and back";
     /// The controller's queue.
     DramQueue "dram_queue" Dram "DRAM controller queue";
     /// The bank still serves another request.

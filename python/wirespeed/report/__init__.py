@@ -175,7 +175,7 @@ def _pictures(summary: Summary, slow: Slowest | None) -> dict[str, Any]:
         "stops": path.path(summary, slow),
         "slow": slow,
         "rows": rows,
-        "folded": q.duration(_link_ns(rows[0])) if rows and _folds(rows[0]) else None,
+        "folded": q.duration(cut) if (cut := _cut(rows)) else None,
         "legend": legend(rows),
         "labelled_share": _LABELLED_SHARE,
         "least_share": _LEAST_SHARE,
@@ -260,10 +260,9 @@ def stacked(summary: Summary) -> list[Row]:
     mean = q.interval(sojourn.get("mean"), sojourn.get("half_width"))
     whole = _row("all packets", through, mean, summary.get("attribution_ns"), labels)
     rows = [row for row in [whole, *classes] if row.parts]
-    fold = bool(rows) and _folds(rows[0])
-    # A folded link has one length in all rows, and the rest of the longest row what it leaves.
-    longest = max((row.width - fold * _link_ns(row) for row in rows), default=1.0)
-    return [_drawn(row, fold, longest) for row in rows]
+    cut = _cut(rows)
+    longest = max((row.width - (cut if _link_ns(row) else 0.0) for row in rows), default=1.0)
+    return [_drawn(row, cut, longest) for row in rows]
 
 
 def _link_ns(row: Row) -> float:
@@ -275,13 +274,20 @@ def _folds(row: Row) -> bool:
     return _FOLDED_ABOVE < _link_ns(row) / sum(part.ns for part in row.parts) < 1
 
 
-def _drawn(row: Row, fold: bool, longest: float) -> Row:
+def _cut(rows: Sequence[Row]) -> float:
+    """The time of link and NIC that all rows have, where it is drawn short; else 0. What a row has beyond it is to scale."""
+    if not rows or not _folds(rows[0]):
+        return 0.0
+    return min(link for row in rows if (link := _link_ns(row)) > 0)
+
+
+def _drawn(row: Row, cut: float, longest: float) -> Row:
     """A row with its bar's length, as a share of the longest, and those of its parts in it."""
-    link = _link_ns(row)
-    if not fold or link == 0:
+    if not cut:
         return replace(row, width=row.width / longest, drawn=[part.share for part in row.parts])
-    rest = (1 - _FOLDED) / longest
-    lengths = [part.ns * (_FOLDED / link if part.reason in _LINK else rest) for part in row.parts]
+    link, rest = _link_ns(row), (1 - _FOLDED) / longest
+    drawn_link = _FOLDED + (link - cut) * rest
+    lengths = [part.ns * (drawn_link / link if part.reason in _LINK else rest) for part in row.parts]
     width = sum(lengths)
     return replace(row, width=width, drawn=[length / width for length in lengths])
 

@@ -28,6 +28,7 @@ _COLOURS: Final[Mapping[str, str]] = {
     "llc": "#0a8f68",
     "snoop": "#0b6f53",
     "mshr": "#06513d",
+    "dram_path": "#5c1f03",
     "dram_queue": "#7d2a05",
     "bank_busy": "#a63c0b",
     "row_hit": "#e8a06a",

@@ -511,7 +511,7 @@ impl Dram {
             channel.next_posted = (channel.next_posted + 1) % POSTED;
         }
         *(if write { &mut self.counters.writes } else { &mut self.counters.reads }) += 1;
-        part(Reason::DramQueue, t.overhead);
+        part(Reason::DramPath, t.overhead);
         part(Reason::Refresh, refresh);
         part(Reason::BankBusy, busy);
         part(Reason::Bus, start - data);

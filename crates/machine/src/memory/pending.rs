@@ -447,7 +447,7 @@ impl PendingMemory {
                     Waiter::Core { core, ticket, served, asked, mut path, ready, distance, copy } => {
                         let mut here = at + distance;
                         if asked {
-                            charge(&mut path, queue, &done);
+                            charge(&mut path, self.there + self.back, queue, &done);
                         } else {
                             path.push(Reason::Mshr, here.since(ready));
                             here = here.max(ready);
@@ -542,15 +542,18 @@ impl PendingMemory {
     }
 }
 
-/// Appends what DRAM took to `path`: `queue` for waiting, divided by what for, and the service.
-fn charge(path: &mut Path, mut queue: Ps, done: &FinishedRead) {
+/// Appends what DRAM took to `path`: of `queue` the `way` there and back and, divided by what for, waiting; then the service.
+fn charge(path: &mut Path, way: Ps, mut queue: Ps, done: &FinishedRead) {
     let mut waits = done.waits;
     // Waits too many for a path stay the queue's, the shortest first.
-    while path.len() + waits.iter().filter(|wait| wait.0 > 0).count() + 2 > Path::MAX
+    while path.len() + waits.iter().filter(|wait| wait.0 > 0).count() + 3 > Path::MAX
         && let Some(shortest) = waits.iter_mut().filter(|wait| wait.0 > 0).min()
     {
         *shortest = Ps::ZERO;
     }
+    let way = way.min(queue);
+    queue -= way;
+    path.push(Reason::DramPath, way);
     for wait in &mut waits {
         *wait = queue.min(*wait);
         queue -= *wait;

@@ -567,6 +567,8 @@ fn a_wait_for_dram_is_divided_by_what_the_bus_did() {
     for reason in [Reason::Bus, Reason::BankBusy, Reason::Turnaround, Reason::Refresh] {
         assert_eq!(alone(reason), Ps::ZERO, "{reason:?}");
     }
+    let clock = 1.0 / 1.2;
+    assert!((alone(Reason::DramPath).as_ns() - OVERHEAD).abs() < 1e-9 && alone(Reason::DramQueue).as_ns() <= clock);
     // 32 of one row: each waits for the data of those before it, and for tCCD_L between them.
     let row: Vec<_> = (0..32).map(|i| (i, load)).collect();
     let stream = of(setting(), &row, Ps::ZERO);

@@ -51,8 +51,11 @@ impl MeasuredRates {
 /// many packets the warming of a cache is significant long after it stops to matter.
 const TREND: f64 = 0.02;
 
-/// Whether the batch means of the sojourn show no trend; unknown of too few.
+/// Whether the batch means of the sojourn show no trend, and no ring was on its way to overflow; unknown of too few.
 pub(crate) fn is_stationary(m: &Measure) -> Option<bool> {
+    if m.growth.is_some_and(|growth| growth.is_overload()) {
+        return Some(false);
+    }
     let trend = stationarity(&m.sojourn.batch_means()).ok()?;
     Some(!(trend.is_significant() && trend.difference.abs() > TREND * m.sojourn.histogram().mean()))
 }

@@ -10,6 +10,7 @@ use crate::answer::limit::{DRAM_IDLE, RateLimit, RateUse, SATURATED};
 use crate::answer::model_error::{AnswerKind, ModelError, model_error_text, model_errors};
 use crate::answer::rates::{MeasuredRates, dram_bandwidth, is_stationary};
 use crate::answer::stalls::{StallsSummary, busiest, least_ring};
+use crate::run::growth::RingGrowth;
 use crate::run::sampling::Sampling;
 use crate::run::search::buffered_packets;
 use crate::run::stalls::{TRIAL_SECONDS, flows};
@@ -199,7 +200,9 @@ pub fn verdict(result: &RunResult) -> RunVerdict {
     }
     let (status, headline) = facts.answer();
     if status == RunStatus::Nothing && result.search.is_none() {
-        let n = facts.held().saturating_mul(20);
+        // So many that an overload by the resolution of a search would fill rings, where they were on their way.
+        let enough = (facts.held() as f64 / result.scenario.run.search_resolution).ceil() as u64;
+        let n = if facts.overload().is_some() { enough } else { facts.held().saturating_mul(20) };
         advice = vec![format!("Offer more packets: --set run.packets={n}.")];
     } else if advice.is_empty() && result.search.is_none() && facts.lost == 0 {
         let near = RateUse::of(result).headroom() < ROOMY;
@@ -447,6 +450,15 @@ impl Facts<'_> {
         if self.fit_into_buffers() {
             return (RunStatus::Nothing, self.too_few("", self.in_all()));
         }
+        if let Some(growth) = self.overload() {
+            let headline = format!(
+                "No verdict: none of {n} packets was lost yet, but {} waited in the ring of core {} at the end: {} of what came to it.",
+                count(growth.packets),
+                growth.core,
+                percent(growth.share)
+            );
+            return (RunStatus::Nothing, headline);
+        }
         if is_line {
             return (
                 RunStatus::LineRate,
@@ -458,6 +470,11 @@ impl Facts<'_> {
             RunStatus::Carries,
             format!("Carries the {gbps} Gbps offered, {of_line} of line rate: none of {n} packets lost."),
         )
+    }
+
+    /// The rings' growth, where one was on its way to overflow when the run ended.
+    fn overload(&self) -> Option<RingGrowth> {
+        self.result.measured.measure.growth.filter(|growth| growth.is_overload())
     }
 
     /// Packets of the run, those of its warm-up among them.
@@ -543,6 +560,14 @@ impl Facts<'_> {
             let width = if loss.half_width.is_finite() { format!(" ± {points} points") } else { String::new() };
             let lost = count(self.lost);
             reasons.push(format!("{lost} of {n} packets were lost: {}{width} at 95 %.", percent(loss.value)));
+            if let Some(growth) = self.overload() {
+                let longer = (self.lost + growth.all) as f64 / self.packets as f64;
+                reasons.push(format!(
+                    "Rings still filled: they held {} packets more at the end. A longer run loses about {}.",
+                    count(growth.all),
+                    percent(longer)
+                ));
+            }
         }
         let rejected = self.rejected;
         if rejected > 0

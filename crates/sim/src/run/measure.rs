@@ -9,6 +9,7 @@ use stats::{Attribution, BatchMeans, Histogram, Latency, Ratio, Reason};
 use units::{PacketId, Ps};
 
 use super::counts::ServerCounts;
+use super::growth::RingGrowth;
 use super::in_order::LossInOrder;
 use crate::server::{Departure, DepartureObserver, PacketFate, Server};
 
@@ -187,6 +188,8 @@ pub struct Measure {
     pub intervals: Vec<Interval>,
     /// See `intervals`.
     pub interval: Ps,
+    /// What rings held more at the last arrival than at the first; not known of windows.
+    pub growth: Option<RingGrowth>,
     /// A bound that any account which does not sum to its sojourn raises.
     pub unattributed: u64,
 }
@@ -252,6 +255,7 @@ impl Measure {
             sample_step: 1,
             intervals: Vec::new(),
             interval: Ps((span.0 / (INTERVALS as u64 * 3 / 4)).max(1)),
+            growth: None,
             unattributed: 0,
         }
     }

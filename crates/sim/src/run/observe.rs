@@ -4,6 +4,7 @@ use machine::dram::CommandReport;
 use units::Ps;
 
 use super::counts::ServerCounts;
+use super::growth::RingLevels;
 use super::measure::Measure;
 use super::schedule::ProgressWatch;
 use super::steer::{ControlInterval, Steer, advance};
@@ -75,11 +76,12 @@ impl Observed {
 /// Simulates all packets in detail, and writes down lives if `trace` says whose.
 pub(super) fn observe(unobserved: Unobserved, trace: Option<&LifeSpec>, watch: &ProgressWatch) -> Observed {
     let Unobserved { mut server, mut steer, packets, span, .. } = unobserved;
+    let burst = (server.in_full_bursts() / server.cores().len().max(1)) as u64;
     server.mark_dram();
     if let Some(trace) = trace {
         server.write_lives(trace);
     }
-    let from = ServerCounts::of(&server);
+    let (from, rings) = (ServerCounts::of(&server), RingLevels::of(&server));
     let first = server.offered();
     server.offer_in_all(first + packets);
     let mut measure = Measure::new(first, server.now(), span);
@@ -91,8 +93,11 @@ pub(super) fn observe(unobserved: Unobserved, trace: Option<&LifeSpec>, watch: &
             partial = true;
             server.offer_in_all(server.offered());
         }
-        let pause = Pause { offered: u64::MAX, at: next_look };
+        let pause = Pause { offered: first + packets, at: next_look };
         let more = advance(&mut server, pause, &mut measure, &mut steer);
+        if server.offered() == first + packets && measure.growth.is_none() {
+            measure.growth = rings.growth(&server, burst);
+        }
         if server.now() >= next_look || !more {
             last = measure.look(last, &server);
             // Intervals may have become longer meanwhile.

@@ -58,7 +58,8 @@ impl Server {
             return;
         }
         let now = self.engine.now();
-        let batch = TxBurst { core: i, at: now, in_memory: Ps::ZERO, translated: Ps::ZERO, crossing: Ps::ZERO, packets };
+        let batch =
+            TxBurst { core: i, at: now, in_memory: Ps::ZERO, translated: Ps::ZERO, crossing: Ps::ZERO, packets };
         let slot = match self.nic.free_batches.pop() {
             Some(slot) => {
                 self.nic.batches[slot] = Some(batch);

@@ -661,7 +661,12 @@ impl Server {
 
     /// Packets waiting in the rings and software queues of all cores.
     pub fn ring_occupancy(&self) -> usize {
-        self.cores.iter().map(|w| w.input.waiting()).sum()
+        self.waiting().map(|packets| packets as usize).sum()
+    }
+
+    /// Of each core, packets that wait in its ring or software queue.
+    pub fn waiting(&self) -> impl Iterator<Item = u64> + '_ {
+        self.cores.iter().map(|w| w.input.waiting() as u64)
     }
 
     /// Where the pool's mbufs are.

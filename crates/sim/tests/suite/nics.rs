@@ -114,8 +114,7 @@ fn what_an_idle_link_takes_is_told_apart_from_the_wait_for_a_busy_one() {
     let [idle, none] = each(&["traffic.packet_rate=0.5 Mpps", fixed]);
     assert_eq!(none, 0.0, "each is alone on the link");
     // 60 bytes and a completion of 32 with 24 of framing are 46.4 ns at 20 Gbps, and one comes each 25 ns for 2 us in 8.
-    let [busy, waits] =
-        each(&["traffic.packet_rate=10 Mpps", "traffic.arrivals={on_off={on=\"2 us\", off=\"6 us\"}}"]);
+    let [busy, waits] = each(&["traffic.packet_rate=10 Mpps", "traffic.arrivals={on_off={on=\"2 us\", off=\"6 us\"}}"]);
     assert!((busy / idle - 1.0).abs() < 1e-9, "{busy}, {idle}: a packet takes the link as long");
     assert!(waits > 300.0, "{waits}: some forty come while the link is busy with those before");
     // A write that is alone has all credits.

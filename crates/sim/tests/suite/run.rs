@@ -73,6 +73,33 @@ fn a_steady_overload_knows_its_loss() {
     assert!(carried.len() >= 8 && carried.iter().all(|rate| rate / mean > 0.7), "{carried:?}, {mean}");
 }
 
+/// An overload that rings take in until the run ends loses nothing, and is no rate without loss.
+#[test]
+fn what_fills_its_ring_is_no_rate_without_loss() {
+    let long = ["machine.cores=1", "nic.rx_descriptors=2048", "mempool.size=8192", "run.packets=20000"];
+    let at = |rate: f64, search| {
+        let rate = format!("traffic.packet_rate={rate} Mpps");
+        let set = ["run.search_packets=20000", "run.search_resolution=0.01", rate.as_str()];
+        document(&scenario(&[&long[..], &set].concat(), search), 1)
+    };
+    let full = document(&scenario(&[&long[..], &["traffic.load=1.0"]].concat(), None), 1);
+    assert!(full["ring_growth"] == 0.0 && full["lost"].as_u64() > Some(0), "it was full when the run began");
+    let served = full["offered_mpps"].as_f64().unwrap() * (1.0 - full["loss"].as_f64().unwrap());
+    let [over, below] = [1.05, 0.9].map(|share| at(share * served, None));
+    let growth = over["ring_growth"].as_f64().unwrap();
+    assert_eq!(
+        (&over["lost"], &over["stationary"], &over["verdict"]["status"]),
+        (&0.into(), &false.into(), &"nothing".into())
+    );
+    assert!((0.02..0.08).contains(&growth), "{growth}: one packet in twenty-one is too many");
+    assert_eq!((&below["ring_growth"], &below["verdict"]["status"]), (&0.0.into(), &"carries".into()));
+    // Nor is it one to a search, whose trials are too short to fill a ring.
+    let found = at(served, Some(RateSearch::Ndr));
+    let found = found["search"]["load"].as_f64().unwrap() / full["load"].as_f64().unwrap()
+        * full["offered_mpps"].as_f64().unwrap();
+    assert!(found < 1.015 * served, "{found} Mpps, {served} are served");
+}
+
 #[test]
 fn a_tenant_in_a_class_of_its_own_has_no_more_than_its_ways() {
     let tenant = "neighbours=[{name=\"tenant\", working_set=\"8 MiB\", cores=2}]";

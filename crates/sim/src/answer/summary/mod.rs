@@ -130,6 +130,9 @@ pub struct Summary {
     sampling: Option<Sampling>,
     /// Whether what was measured shows no trend; null where too few packets were sent to tell.
     stationary: Option<bool>,
+    /// What the ring of a core held more at the last arrival than at the first, over the packets that came to it: the largest share of
+    /// all cores, 0 where that may be chance; null of windows, and of traffic that comes in bursts of its own.
+    ring_growth: Option<f64>,
     /// Offered rate over the measured time.
     offered_mpps: f64,
     /// Carried rate over the measured time.
@@ -295,6 +298,7 @@ impl Summary {
             warmup: WarmUpSummary::of(&measured.warmup),
             sampling: measured.sampling.clone(),
             stationary: is_stationary(m),
+            ring_growth: m.growth.map(|growth| growth.share),
             offered_mpps: rates.mpps(&m.offered),
             carried_mpps: rates.mpps(&m.carried),
             offered_gbps: rates.gbps(&m.offered),

@@ -197,6 +197,9 @@ pub struct CurvePoint {
     p50_ns: f64,
     /// The sojourn that 99 % do not exceed.
     p99_ns: f64,
+    /// What the ring of a core held more at the end than at the beginning, over the packets that came to it: the largest share of all
+    /// cores, 0 where that may be chance. What loses nothing yet, but has such a ring, is an overload.
+    ring_growth: f64,
 }
 
 impl CurvePoint {
@@ -211,6 +214,7 @@ impl CurvePoint {
             warmup_packets: trial.warmup_packets,
             p50_ns: trial.p50_ns,
             p99_ns: trial.p99_ns,
+            ring_growth: trial.growth.share,
         }
     }
 }
