@@ -17,7 +17,8 @@ def run(**settings: Any) -> dict[str, Any]:
     """Routes packets; settings as `wirespeed router run` has them, with underscores.
 
     `mpps` is its rate: a number of Mpps, or a text with a unit. Returns the report: packets, forwarded, dropped by
-    reason, ports, mpps, gbps (L2), wall_s, run_s, cpu_s, and delay in microseconds where packets had a schedule;
+    reason, ports, mpps, gbps (L2), wall_s, run_s, cpu_s, and delay in microseconds where packets had a schedule; of two
+    backends under `split` what each was given (packets, share, s_per_packet in seconds) and why one failed.
     `stopped` says that Ctrl-C ended it. Raises InputError for settings, files or a GPU that cannot be used.
     """
     given = {name: value for name, value in settings.items() if value is not None}
@@ -62,6 +63,8 @@ def tables(routed: Mapping[str, Any]) -> Iterator[Table]:
         yield dropped
     if routed.get("chain"):
         yield chain_table(routed["chain"])
+    if routed.get("split"):
+        yield split_table(routed["split"])
 
 
 def chain_table(shares: list[dict[str, Any]]) -> Table:
@@ -82,6 +85,27 @@ def chain_table(shares: list[dict[str, Any]]) -> Table:
     return shown
 
 
+def split_table(shares: list[dict[str, Any]]) -> Table:
+    """What each of several backends was given, for people."""
+    shown = Table(title="By backend")
+    shown.add_column("backend")
+    for name in ("packets", "share", "batches", "to try it", "ns a packet", "done by others", "lost"):
+        shown.add_column(name, justify="right")
+    for own in shares:
+        seconds = own["s_per_packet"]
+        shown.add_row(
+            own["backend"],
+            f"{own['packets']:,}",
+            f"{100 * own['share']:.2f} %",
+            f"{own['batches']:,}",
+            f"{own['explored']:,}",
+            "-" if seconds is None else f"{1e9 * seconds:,.1f}",
+            f"{own['redone']:,}",
+            f"{own['lost']:,}",
+        )
+    return shown
+
+
 def _rows(routed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     v4, v6 = routed["routes"]
     yield "function", routed["function"]
@@ -89,12 +113,16 @@ def _rows(routed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "routes", f"{v4:,} IPv4, {v6:,} IPv6"
     if routed["threads"] is not None:
         yield "workers", str(routed["threads"])
+    if routed["queues"] > 1:
+        yield "threads that receive and send", str(routed["queues"])
     yield "order", "kept" if routed["ordered"] else f"{routed['reordered']:,} packets committed late"
     yield "packets", f"{routed['packets']:,}"
     yield "forwarded", f"{routed['forwarded']:,}"
     if routed["fragments"]:
         yield "cut", f"{routed['fragmented']:,} packets, {routed['fragments']:,} frames more"
     yield "dropped", f"{sum(routed['dropped'].values()):,}"
+    if routed["lost"]:
+        yield "lost with a backend", f"{routed['lost']:,}"
     if routed["missed"]:
         yield "missed by the interface", f"{routed['missed']:,}"
     if routed["unsent"]:

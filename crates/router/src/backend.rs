@@ -15,6 +15,7 @@ use units::{PacketId, Ps};
 use crate::layout::{RING_ENTRIES, Task, WARP_LANES};
 use crate::program::MemberWork;
 use crate::protocol::{Ledger, TaskRing};
+use crate::split::BackendShare;
 use crate::updates::{ChangesMade, RouteChange, unfit};
 use crate::{RouterError, RouterProgram};
 
@@ -96,6 +97,24 @@ pub trait Backend {
     /// The backend no longer works.
     fn post(&mut self, first: u64, count: u32) -> Result<bool, RouterError>;
 
+    /// How many tasks can be posted now.
+    fn room(&self) -> u64;
+
+    /// Takes packet `number` back as it was put, from a backend that failed; false where it may still be worked on.
+    fn recall(&mut self, _number: u64, _packet: &mut Packet) -> bool {
+        false
+    }
+
+    /// Whether committed packet `number` was lost with a backend that failed: it cannot be taken.
+    fn lost(&self, _number: u64) -> bool {
+        false
+    }
+
+    /// Of several backends, what each was given.
+    fn split(&self) -> Vec<BackendShare> {
+        Vec::new()
+    }
+
     /// Appends what was committed since.
     ///
     /// # Errors
@@ -168,6 +187,18 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
     }
     fn post(&mut self, first: u64, count: u32) -> Result<bool, RouterError> {
         (**self).post(first, count)
+    }
+    fn room(&self) -> u64 {
+        (**self).room()
+    }
+    fn recall(&mut self, number: u64, packet: &mut Packet) -> bool {
+        (**self).recall(number, packet)
+    }
+    fn lost(&self, number: u64) -> bool {
+        (**self).lost(number)
+    }
+    fn split(&self) -> Vec<BackendShare> {
+        (**self).split()
     }
     fn poll(&mut self, out: &mut Vec<Committed>) -> Result<(), RouterError> {
         (**self).poll(out)
@@ -269,16 +300,32 @@ impl SharedTasks {
         if all.is_empty() {
             all.extend(own);
         } else {
-            for (sum, share) in all.iter_mut().zip(own) {
-                (sum.packets, sum.dropped) = (sum.packets + share.packets, sum.dropped + share.dropped);
-                sum.time_ns = sum.time_ns.zip(share.time_ns).map(|(sum, time)| sum + time);
-            }
+            all.iter_mut().zip(own).for_each(|(sum, share)| sum.add(&share));
         }
     }
 }
 
 /// What a test may have happen to a task before it is done.
 pub type Hook = Arc<dyn Fn(Task) + Send + Sync>;
+
+/// Workers, and what they share.
+#[derive(Clone)]
+pub struct WorkerSetup {
+    /// How many.
+    pub threads: usize,
+    /// Packets that fit, a power of two.
+    pub slots: u64,
+    /// How tasks are committed.
+    pub commit: Commit,
+    /// How long nothing may happen.
+    pub deadline: Duration,
+    /// The number of the first task.
+    pub base: u64,
+    /// What happens before each task.
+    pub hook: Option<Hook>,
+    /// The CPU of each worker; none is wherever the system wants.
+    pub cpus: Vec<usize>,
+}
 
 impl CpuThreads {
     /// `threads` workers, room for `slots` packets (a power of two), numbers of tasks from `base`.
@@ -292,7 +339,8 @@ impl CpuThreads {
         commit: Commit,
         deadline: Duration,
     ) -> Result<CpuThreads, RouterError> {
-        CpuThreads::with_hook(program, threads, slots, commit, deadline, 0, None)
+        let (base, hook, cpus) = (0, None, Vec::new());
+        CpuThreads::with_setup(program, WorkerSetup { threads, slots, commit, deadline, base, hook, cpus })
     }
 
     /// As [`CpuThreads::new`], with tasks numbered from `base`, and something that happens before each task.
@@ -308,6 +356,16 @@ impl CpuThreads {
         base: u64,
         hook: Option<Hook>,
     ) -> Result<CpuThreads, RouterError> {
+        let cpus = Vec::new();
+        CpuThreads::with_setup(program, WorkerSetup { threads, slots, commit, deadline, base, hook, cpus })
+    }
+
+    /// As [`CpuThreads::new`], with all that can be set.
+    ///
+    /// # Errors
+    /// As [`CpuThreads::new`].
+    pub fn with_setup(program: &RouterProgram, setup: WorkerSetup) -> Result<CpuThreads, RouterError> {
+        let WorkerSetup { threads, slots, commit, deadline, base, hook, cpus } = setup;
         if !(1..=1024).contains(&threads) {
             let allowed = "allowed are 1 to 1024";
             return Err(RouterError::Setting { what: "threads", came: threads.to_string(), allowed });
@@ -326,9 +384,17 @@ impl CpuThreads {
             replacements: AtomicU64::new(0),
         });
         let workers = (0..threads)
-            .map(|_| {
+            .map(|worker| {
                 let (shared, function, hook) = (shared.clone(), program.function().clone(), hook.clone());
-                std::thread::spawn(move || work(&shared, function, commit, hook.as_deref()))
+                let cpu = cpus.get(worker).copied();
+                std::thread::spawn(move || {
+                    // Whoever chose the CPU has seen that it can be had; a worker without it is slower, not wrong.
+                    #[cfg(target_os = "linux")]
+                    let _ = cpu.map(crate::affinity::pin);
+                    #[cfg(not(target_os = "linux"))]
+                    let _ = cpu;
+                    work(&shared, function, commit, hook.as_deref());
+                })
             })
             .collect();
         let (ledger, watchdog) = (Ledger::new(RING_ENTRIES, base), Watchdog::new(deadline));
@@ -471,6 +537,10 @@ impl Backend for CpuThreads {
         self.ledger.post(task);
         self.shared.ring.post(number, task);
         Ok(true)
+    }
+
+    fn room(&self) -> u64 {
+        self.ledger.free()
     }
 
     fn poll(&mut self, out: &mut Vec<Committed>) -> Result<(), RouterError> {

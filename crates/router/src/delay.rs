@@ -47,6 +47,13 @@ impl Delays {
         self.max = self.max.max(ns);
     }
 
+    /// Counts what another one has counted.
+    pub fn add_all(&mut self, other: &Delays) {
+        self.buckets.resize(self.buckets.len().max(other.buckets.len()), 0);
+        self.buckets.iter_mut().zip(&other.buckets).for_each(|(sum, n)| *sum += n);
+        (self.count, self.sum, self.max) = (self.count + other.count, self.sum + other.sum, self.max.max(other.max));
+    }
+
     /// The value below which the share `q` of all lies, in nanoseconds.
     pub fn quantile(&self, q: f64) -> f64 {
         let rank = (q * self.count as f64).ceil().max(1.0) as u64;
@@ -116,6 +123,18 @@ mod tests {
             let found = middle(bucket(ns));
             assert!((found - ns as f64).abs() <= ns as f64 / 64.0, "{ns} in {found}");
         }
+    }
+
+    #[test]
+    fn two_that_are_added_count_as_one_that_counted_all() {
+        let (mut one, mut parts) = (Delays::default(), [Delays::default(), Delays::default()]);
+        for i in 0..1000u64 {
+            one.add(i * i);
+            parts[usize::from(i > 800)].add(i * i);
+        }
+        let [mut sum, rest] = parts;
+        sum.add_all(&rest);
+        assert_eq!(sum.summary(), one.summary());
     }
 
     #[test]

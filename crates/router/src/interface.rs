@@ -9,7 +9,9 @@
 //! The kernel takes the outermost VLAN tag out of a frame, on most interfaces, and tells it beside the frame; both sources put
 //! it back, or else a router would send on what it received in a VLAN without its tag.
 //!
-//! Left out: a ring to send by, promiscuous reception, several rings of an interface (PACKET_FANOUT), AF_XDP.
+//! Several sockets or rings of an interface share its frames by flow (PACKET_FANOUT): [`FanoutGroup`].
+//!
+//! Left out: a ring to send by, promiscuous reception.
 //!
 //! Source: Linux, Documentation/networking/packet_mmap.rst, and packet(7).
 
@@ -17,8 +19,8 @@ use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::{NonNull, null_mut};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use packet::Packet;
@@ -36,7 +38,7 @@ const TAG_BYTES: usize = 4;
 /// The EtherType of a tag, where the kernel does not tell it (IEEE 802.1Q).
 const TPID: u16 = 0x8100;
 /// How often a ring without packets looks whether its interface is still there.
-const LOOK_EVERY: Duration = Duration::from_millis(10);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// A raw socket that is bound to an interface.
 struct Bound {
@@ -86,11 +88,15 @@ impl Bound {
     }
 
     fn set<T>(&self, option: i32, value: &T, doing: &'static str) -> Result<(), RouterError> {
-        // SAFETY: a value of this length.
+        self.set_at(libc::SOL_PACKET, option, value, doing)
+    }
+
+    fn set_at<T>(&self, level: i32, option: i32, value: &T, doing: &'static str) -> Result<(), RouterError> {
+        // SAFETY: a value of this length; what it points to outlives the call.
         let set = unsafe {
             libc::setsockopt(
                 self.socket.as_raw_fd(),
-                libc::SOL_PACKET,
+                level,
                 option,
                 std::ptr::from_ref(value).cast(),
                 size_of::<T>() as u32,
@@ -122,6 +128,38 @@ impl Bound {
 
     fn sender(&self) -> InterfaceSink {
         InterfaceSink::new(self.name.clone(), self.socket.clone())
+    }
+}
+
+/// Sockets that share an interface's frames: each frame comes to one of them, and those of a flow to the same (PACKET_FANOUT).
+#[derive(Debug, Default)]
+pub struct FanoutGroup(Mutex<Option<i32>>);
+
+impl FanoutGroup {
+    /// Binds `socket`, which takes nothing until it is one of the group: or else a frame came to two.
+    fn bind(&self, socket: &Bound, index: i32) -> Result<(), RouterError> {
+        const ASKING: &str = "sharing its frames between sockets (PACKET_FANOUT)";
+        let nothing = [libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 0 }];
+        let filter = libc::sock_fprog { len: 1, filter: nothing.as_ptr().cast_mut() };
+        socket.set_at(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, &filter, ASKING)?;
+        socket.bind(index)?;
+        let mut group = self.0.lock().map_err(|_| RouterError::Panicked { backend: "fanout" })?;
+        let hash = libc::PACKET_FANOUT_HASH as i32;
+        match *group {
+            Some(id) => socket.set(libc::PACKET_FANOUT, &(id | hash << 16), ASKING)?,
+            None => {
+                let own = libc::PACKET_FANOUT_FLAG_UNIQUEID as i32;
+                socket.set(libc::PACKET_FANOUT, &((hash | own) << 16), ASKING)?;
+                let (mut told, mut bytes) = (0i32, size_of::<i32>() as u32);
+                let (file, at) = (socket.socket.as_raw_fd(), (&raw mut told).cast());
+                // SAFETY: room of this length.
+                if unsafe { libc::getsockopt(file, libc::SOL_PACKET, libc::PACKET_FANOUT, at, &raw mut bytes) } < 0 {
+                    return Err(failed(&socket.name, ASKING, io::Error::last_os_error()));
+                }
+                *group = Some(told & 0xffff);
+            }
+        }
+        socket.set_at(libc::SOL_SOCKET, libc::SO_DETACH_FILTER, &0i32, ASKING)
     }
 }
 
@@ -157,11 +195,11 @@ fn tag_of(status: u32, tci: u16, tpid: u16) -> Option<[u16; 2]> {
 }
 
 /// Since 1970 the time of `at`, which was a while ago.
-fn epoch(at: Instant) -> Option<Duration> {
+pub(crate) fn epoch(at: Instant) -> Option<Duration> {
     SystemTime::now().duration_since(UNIX_EPOCH).ok()?.checked_sub(at.elapsed())
 }
 
-fn since(start: Instant, at: Instant) -> Ps {
+pub(crate) fn since(start: Instant, at: Instant) -> Ps {
     Ps(u64::try_from(at.saturating_duration_since(start).as_nanos()).unwrap_or(u64::MAX / 1000).saturating_mul(1000))
 }
 
@@ -187,9 +225,17 @@ impl RawSocket {
     /// # Errors
     /// There is no such interface, or no right to raw sockets.
     pub fn open(name: &str, stop: Arc<AtomicBool>) -> Result<RawSocket, RouterError> {
+        RawSocket::open_in(name, stop, None)
+    }
+
+    /// As [`RawSocket::open`], as one of a group.
+    ///
+    /// # Errors
+    /// As [`RawSocket::open`].
+    pub fn open_in(name: &str, stop: Arc<AtomicBool>, group: Option<&FanoutGroup>) -> Result<RawSocket, RouterError> {
         let (bound, index) = Bound::open(name)?;
         bound.set(libc::PACKET_AUXDATA, &1i32, "asking for VLAN tags")?;
-        bound.bind(index)?;
+        group.map_or_else(|| bound.bind(index), |group| group.bind(&bound, index))?;
         let buffer = vec![0; FRAME_BYTES];
         Ok(RawSocket { bound, buffer, tagged: Vec::new(), start: Instant::now(), stop, taken: 0 })
     }
@@ -330,6 +376,19 @@ impl PacketRing {
     /// # Errors
     /// There is no such interface, no right to raw sockets, no memory for the ring.
     pub fn open(name: &str, spec: &RingSpec, stop: Arc<AtomicBool>) -> Result<PacketRing, RouterError> {
+        PacketRing::open_in(name, spec, stop, None)
+    }
+
+    /// As [`PacketRing::open`], as one of a group.
+    ///
+    /// # Errors
+    /// As [`PacketRing::open`].
+    pub fn open_in(
+        name: &str,
+        spec: &RingSpec,
+        stop: Arc<AtomicBool>,
+        group: Option<&FanoutGroup>,
+    ) -> Result<PacketRing, RouterError> {
         spec.check()?;
         let (bound, index) = Bound::open(name)?;
         let blocks = ((spec.mib as usize) << 20) / BLOCK_BYTES;
@@ -376,7 +435,7 @@ impl PacketRing {
             stop,
             taken: 0,
         };
-        ring.bound.bind(index)?;
+        group.map_or_else(|| ring.bound.bind(index), |group| group.bind(&ring.bound, index))?;
         Ok(ring)
     }
 

@@ -276,6 +276,16 @@ impl<M: KernelMachine> Backend for Persistent<M> {
         Ok(true)
     }
 
+    fn room(&self) -> u64 {
+        self.ledger.free()
+    }
+
+    fn recall(&mut self, number: u64, packet: &mut Packet) -> bool {
+        // The kernel works on the copy in its slot.
+        std::mem::swap(&mut self.packets[(number & (self.memory.count - 1)) as usize], packet);
+        true
+    }
+
     fn poll(&mut self, out: &mut Vec<Committed>) -> Result<(), RouterError> {
         self.beat();
         if let Some(updates) = &mut self.updates {

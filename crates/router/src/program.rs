@@ -60,6 +60,15 @@ pub struct MemberWork {
     pub time_ns: Option<u64>,
 }
 
+impl MemberWork {
+    /// Adds what the same member has done elsewhere.
+    pub(crate) fn add(&mut self, other: &MemberWork) {
+        self.packets += other.packets;
+        self.dropped += other.dropped;
+        self.time_ns = self.time_ns.zip(other.time_ns).map(|(sum, time)| sum + time);
+    }
+}
+
 impl RouterProgram {
     fn one(function: Function, lowered: Lowered) -> RouterProgram {
         RouterProgram { function, lowered: vec![lowered], gathering: None }

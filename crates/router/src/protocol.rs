@@ -210,7 +210,12 @@ impl Ledger {
 
     /// The number of the next task, if there is room for it.
     pub fn room(&self) -> Option<u64> {
-        (self.posted - self.oldest < self.entries).then_some(self.posted)
+        (self.free() > 0).then_some(self.posted)
+    }
+
+    /// How many tasks there is room for.
+    pub fn free(&self) -> u64 {
+        self.entries - (self.posted - self.oldest)
     }
 
     /// Writes down the next task, whose number [`Ledger::room`] gave.

@@ -22,6 +22,7 @@ use crate::delay::{DelaySummary, Delays};
 use crate::program::MemberWork;
 use crate::sink::FrameSink;
 use crate::source::{FrameSource, NextFrame};
+use crate::split::BackendShare;
 
 /// The weight of the latest gap in the estimate of the mean gap: 1/64.
 const GAP_SHIFT: u32 = 6;
@@ -90,6 +91,11 @@ pub struct RouteReport {
     pub chain: Vec<MemberWork>,
     /// Packets of which only a part was inspected: a GPU's slot has room for jumbo frames, and not for more.
     pub cut: u64,
+    /// Packets that were lost with a backend that failed, where others went on.
+    pub lost: u64,
+    /// Of several backends, what each was given, and why one gets nothing any more.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub split: Vec<BackendShare>,
     /// Packets that the source could not hold, where it knows.
     pub missed: Option<u64>,
     /// Packets that were to leave and that the sink had no room for.
@@ -116,6 +122,63 @@ pub struct RouteReport {
     pub stopped: bool,
     /// From scheduled arrival to commit; none where packets had no schedule.
     pub delay: Option<DelaySummary>,
+    /// What `delay`, `wall_s` and `gbps` are made of: all delays, first arrival and last commit, bytes of frames (L2).
+    #[serde(skip)]
+    pub(crate) parts: ReportParts,
+}
+
+/// What reports of several queues are made one report of.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ReportParts {
+    delays: Delays,
+    span: Option<(Instant, Instant)>,
+    bytes: u64,
+}
+
+impl RouteReport {
+    /// Adds what another queue has routed at the same time.
+    pub(crate) fn add(&mut self, other: RouteReport) {
+        self.packets += other.packets;
+        self.forwarded += other.forwarded;
+        self.fragmented += other.fragmented;
+        self.fragments += other.fragments;
+        other.dropped.iter().for_each(|(reason, n)| *self.dropped.entry(reason).or_default() += n);
+        other.ports.iter().for_each(|(port, n)| *self.ports.entry(*port).or_default() += n);
+        match self.chain.is_empty() {
+            true => self.chain = other.chain,
+            false => self.chain.iter_mut().zip(&other.chain).for_each(|(sum, share)| sum.add(share)),
+        }
+        self.split.extend(other.split);
+        self.cut += other.cut;
+        self.lost += other.lost;
+        self.missed = self.missed.zip(other.missed).map(|(sum, n)| sum + n);
+        self.unsent += other.unsent;
+        self.reordered += other.reordered;
+        self.tasks += other.tasks;
+        self.partial_tasks += other.partial_tasks;
+        self.refusals += other.refusals;
+        self.stopped |= other.stopped;
+        self.run_s = self.run_s.max(other.run_s);
+        let own = &mut self.parts;
+        own.span = match (own.span, other.parts.span) {
+            (Some(a), Some(b)) => Some((a.0.min(b.0), a.1.max(b.1))),
+            (one, another) => one.or(another),
+        };
+        own.bytes += other.parts.bytes;
+        own.delays.add_all(&other.parts.delays);
+        let timed = self.delay.is_some() || other.delay.is_some();
+        self.rate(timed);
+    }
+
+    fn rate(&mut self, timed: bool) {
+        let (first, last) = self.parts.span.unzip();
+        self.wall_s = last.zip(first).map_or(0.0, |(last, first)| last.saturating_duration_since(first).as_secs_f64());
+        if self.wall_s > 0.0 {
+            self.mpps = self.packets as f64 / self.wall_s / 1e6;
+            self.gbps = self.parts.bytes as f64 * 8.0 / self.wall_s / 1e9;
+        }
+        self.delay = if timed { self.parts.delays.summary() } else { None };
+    }
 }
 
 /// Routes all packets of `source` through `backend` to `sink`, and ends the backend.
@@ -188,18 +251,18 @@ pub fn route_until(
     }
     run.backend.stop()?;
     run.sink.finish()?;
-    let (chain, cut) = (run.backend.shares(), run.backend.cut());
+    let (chain, cut, split) = (run.backend.shares(), run.backend.cut(), run.backend.split());
     let (unsent, run_s) = (run.sink.refused(), run.start.elapsed().as_secs_f64());
     let mut report = run.report(options);
     (report.unsent, report.stopped) = (unsent, stopped);
     (report.run_s, report.cpu_s) = (run_s, cpu_time().saturating_sub(cpu).as_secs_f64());
-    (report.chain, report.cut) = (chain, cut);
+    (report.chain, report.cut, report.split) = (chain, cut, split);
     report.missed = source.missed();
     Ok(report)
 }
 
 /// How long all threads of this process have had a CPU.
-fn cpu_time() -> Duration {
+pub(crate) fn cpu_time() -> Duration {
     // SAFETY: all zero is a value of it.
     let mut time: libc::timespec = unsafe { std::mem::zeroed() };
     // SAFETY: it writes to what outlives the call. Where there is no such clock it leaves zero.
@@ -351,6 +414,7 @@ impl<'a> RouterRun<'a> {
             }
             self.last_commit = now;
         }
+        self.sink.flush()?;
         self.out = out;
         Ok(())
     }
@@ -369,6 +433,10 @@ impl<'a> RouterRun<'a> {
         }
         if self.timed {
             self.delays.add(now.saturating_sub(self.arrivals[place]));
+        }
+        if self.backend.lost(number) {
+            self.report.lost += 1;
+            return Ok(());
         }
         match self.backend.take(number, &mut self.spare)? {
             Verdict::Forward { port } => {
@@ -391,14 +459,10 @@ impl<'a> RouterRun<'a> {
     fn report(self, options: &RouteOptions) -> RouteReport {
         let mut report = self.report;
         report.packets = self.committed;
-        report.wall_s = self.last_commit.saturating_sub(self.first.unwrap_or(0)) as f64 * 1e-9;
-        if report.wall_s > 0.0 {
-            report.mpps = report.packets as f64 / report.wall_s / 1e6;
-            report.gbps = self.bytes as f64 * 8.0 / report.wall_s / 1e9;
-        }
-        if self.timed || options.pace == Pace::Arrival {
-            report.delay = self.delays.summary();
-        }
+        let at = |ns| self.start + Duration::from_nanos(ns);
+        let span = self.first.map(|first| (at(first), at(self.last_commit.max(first))));
+        report.parts = ReportParts { delays: self.delays, span, bytes: self.bytes };
+        report.rate(self.timed || options.pace == Pace::Arrival);
         report
     }
 }

@@ -1,7 +1,8 @@
 //! A run as a person asks for it: names and files in, a report and notes out.
 
+mod queues;
+
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
@@ -11,18 +12,14 @@ use functions::lookup::Structure;
 use functions::{ChecksumCheck, Forward, ForwardSpec, FragmentSpec, Inspect, Lookup, NextHop};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
-use traffic::{Blueprint, Capture, FilterRules, Load, PatternSelection, SignatureStrings, SourceSpec, Table};
+use traffic::{FilterRules, PatternSelection, SignatureStrings, Table};
 use units::PacketRate;
 
-use crate::backend::{Backend, Commit, CpuThreads};
-use crate::cuda::{BatchMode, Gpu, GpuSpec, KernelBatch, PacketPlacement};
-use crate::layout::{RING_ENTRIES, WARP_LANES};
-use crate::machine::Twin;
-use crate::persistent::{KernelSetup, Persistent};
+use crate::backend::Commit;
 use crate::program::Methods;
-use crate::route::{BatchTimeout, Pace, RouteOptions, RouteReport, route_until};
-use crate::sink::{FrameSink, Nowhere, PcapSink};
-use crate::source::FrameSource;
+use crate::route::RouteReport;
+use crate::source::{XdpCopy, XdpMode};
+use crate::split::BackendShare;
 use crate::{RouterError, RouterProgram};
 
 /// Packets of a generator where nobody says how many.
@@ -53,6 +50,24 @@ pub enum Choice {
     Auto,
     /// The GPU's kernel on threads: to try the protocol, not for speed.
     Twin,
+    /// Threads and a GPU, by measured cost or a share.
+    #[serde(rename = "cpu+cuda")]
+    CpuCuda,
+    /// Threads and the GPU's kernel on threads: to try the split, not for speed.
+    #[serde(rename = "cpu+twin")]
+    CpuTwin,
+}
+
+impl Choice {
+    /// Whether it is two backends.
+    fn is_split(self) -> bool {
+        matches!(self, Choice::CpuCuda | Choice::CpuTwin)
+    }
+
+    /// Whether a GPU may do the work.
+    fn has_gpu(self) -> bool {
+        matches!(self, Choice::Cuda | Choice::Auto | Choice::CpuCuda)
+    }
 }
 
 /// What is done with each packet.
@@ -155,6 +170,8 @@ pub struct RouterSpec {
     pub backend: Choice,
     /// How a GPU is used.
     pub mode: GpuMode,
+    /// Of threads and a GPU, the share of packets that go to the GPU, 0 to 1, in whole batches; by measured cost if left out.
+    pub share: Option<f64>,
     /// What is done with each packet.
     pub function: FunctionNames,
     /// How rules are searched; linear if left out.
@@ -175,8 +192,17 @@ pub struct RouterSpec {
     pub profile: Option<String>,
     /// A network interface to receive from.
     pub interface: Option<String>,
-    /// MiB of a ring that is shared with the kernel, by which the interface's packets come; a call each if left out.
+    /// MiB of a ring that is shared with the kernel, by which the interface's packets come; a call each if left out. With AF_XDP,
+    /// of each queue's memory; 16 if left out.
     pub ring_mib: Option<u32>,
+    /// Receive and send by AF_XDP, with the program in or behind the driver.
+    pub xdp: Option<XdpMode>,
+    /// Who carries frames to the memory that AF_XDP shares.
+    pub xdp_copy: XdpCopy,
+    /// Threads that receive and send, each with a queue or socket, and workers, of its own; 1 if left out.
+    pub queues: Option<u32>,
+    /// Whether each thread is pinned to a CPU, near the interface's NIC as far as there are any.
+    pub pin: bool,
     /// A prefix table; a made one if left out.
     pub table: Option<PathBuf>,
     /// Ports of the router: next hop `n` is reached by port `n` modulo this. 4 if left out.
@@ -241,8 +267,10 @@ fn offered<'de, D: Deserializer<'de>>(from: D) -> Result<Option<f64>, D::Error> 
 pub struct Routed {
     /// The packet function.
     pub function: String,
-    /// Workers on the CPU; none on a GPU.
+    /// Workers on the CPU, of all queues; none on a GPU.
     pub threads: Option<u32>,
+    /// Threads that received and sent.
+    pub queues: u32,
     /// Whether packets left in the order in which they came.
     pub ordered: bool,
     /// IPv4 and IPv6 routes.
@@ -288,41 +316,28 @@ pub fn run_until(spec: &RouterSpec, stop: &AtomicBool) -> Result<Routed, RouterE
         seed: spec.seed,
     };
     let (program, routes) = program(&sources, &table, &mut notes)?;
-    // A kernel that stays wants to hear of its host: what takes long comes before it. A file is written last, when all else is
-    // there.
-    let PacketInput { mut source, sender, pace, epoch } = source(spec, &table, &mut notes)?;
-    let (mut backend, threads) = backend(spec, &program, &mut notes)?;
-    let mut sink: Box<dyn FrameSink> = match (sender, &spec.out) {
-        (Some(sender), _) => sender,
-        (None, Some(path)) => Box::new(PcapSink::create(path, epoch)?),
-        (None, None) => Box::new(Nowhere),
-    };
-    let time = spec.seconds.map(|s| seconds("seconds", s)).transpose()?;
-    let mut packets = spec.packets;
-    if spec.capture.is_none() && spec.interface.is_none() && packets.is_none() && time.is_none() {
-        packets = Some(MADE_PACKETS);
-        notes.push(format!("{MADE_PACKETS} packets of made traffic: --packets or --seconds says how many"));
-    }
-    let timeout = match spec.timeout_us {
-        Some(us) => BatchTimeout::After(seconds("timeout_us", us * 1e-6)?),
-        None => BatchTimeout::Adaptive,
-    };
-    let options = RouteOptions { batch: spec.batch.unwrap_or(WARP_LANES), timeout, pace, packets, time };
-    let report = route_until(&mut *source, &mut *backend, &mut *sink, &options, stop)?;
-    notes.extend(threads.and_then(|threads| starved(&report, threads)));
+    let (report, threads, queues) = queues::run(spec, &program, &table, stop, &mut notes)?;
+    notes.extend(threads.and_then(|threads| starved(&report, threads + queues)));
     if report.cut > 0 {
         notes.push(format!("of {} packets only the first {} bytes were inspected", report.cut, program.frame_bytes()));
     }
-    Ok(Routed { function: program.name(), threads, ordered: spec.ordered, routes, notes, report })
+    for told in &report.split {
+        let Some(error) = &told.failed else { continue };
+        let BackendShare { backend, redone, lost, .. } = told;
+        notes.push(format!(
+            "{backend} was given up: {error}; {redone} of its packets were done by others, {lost} were lost"
+        ));
+    }
+    Ok(Routed { function: program.name(), threads, queues, ordered: spec.ordered, routes, notes, report })
 }
 
 /// That the threads had no CPU for much of the time, if that was so. None of them ever sleeps: what is missing others had.
 fn starved(report: &RouteReport, threads: u32) -> Option<String> {
-    let wanted = report.run_s * f64::from(threads + 1);
+    let wanted = report.run_s * f64::from(threads);
     let share = report.cpu_s / wanted;
     (report.run_s >= SHORTEST_RUN_S && share < ENOUGH_CPU).then(|| {
         format!(
-            "{threads} workers and ingress had a CPU for {:.0} % of the time ({:.3} of {wanted:.3} CPU-seconds): rate and \
+            "{threads} threads, workers and ingress, had a CPU for {:.0} % of the time ({:.3} of {wanted:.3} CPU-seconds): rate and \
              delay are those of a busy host, or of more threads than cores",
             100.0 * share,
             report.cpu_s
@@ -341,6 +356,16 @@ fn judge(spec: &RouterSpec) -> Result<(), RouterError> {
     if let Some(mib) = spec.ring_mib.filter(|_| spec.interface.is_none()) {
         return clash("ring_mib", &mib.to_string(), "only with an interface to receive from");
     }
+    if spec.xdp.is_some() && spec.interface.is_none() {
+        return clash("xdp", "true", "only with an interface to receive from");
+    }
+    if spec.xdp_copy != XdpCopy::Auto && spec.xdp.is_none() {
+        return clash("xdp_copy", "set", "only with AF_XDP (xdp)");
+    }
+    judge_queues(spec)?;
+    if let Some(share) = spec.share.filter(|_| !spec.backend.is_split()) {
+        return clash("share", &share.to_string(), "only with two backends, cpu+cuda or cpu+twin");
+    }
     if spec.reflect && spec.interface.is_none() {
         return clash("reflect", "true", "only with an interface to receive from");
     }
@@ -353,10 +378,7 @@ fn judge(spec: &RouterSpec) -> Result<(), RouterError> {
     if let Some(mpps) = spec.mpps.filter(|_| spec.speed.is_some() || spec.interface.is_some()) {
         return clash("mpps", &mpps.to_string(), "not together with a speed or an interface");
     }
-    let (gpu, stays) = (
-        matches!(spec.backend, Choice::Cuda | Choice::Auto),
-        matches!(spec.mode, GpuMode::ZeroCopy | GpuMode::Resident),
-    );
+    let (gpu, stays) = (spec.backend.has_gpu(), matches!(spec.mode, GpuMode::ZeroCopy | GpuMode::Resident));
     if let Some(warps) = spec.warps_per_core.filter(|_| !(gpu && stays)) {
         return clash("warps_per_core", &warps.to_string(), "only with a GPU and a kernel that stays");
     }
@@ -365,8 +387,12 @@ fn judge(spec: &RouterSpec) -> Result<(), RouterError> {
         if !spec.ordered || !commit.is_ordered() {
             return clash("commit", came, "device or host, and only where packets are ordered");
         }
-        if !(spec.backend == Choice::Twin || gpu && stays) {
-            return clash("commit", came, "only with a kernel that stays");
+        if !(spec.backend == Choice::Twin || gpu && stays && !spec.backend.is_split()) {
+            return clash(
+                "commit",
+                came,
+                "only with a kernel that stays, alone: of two backends the host keeps the order",
+            );
         }
     }
     if spec.ports == Some(0) {
@@ -375,7 +401,22 @@ fn judge(spec: &RouterSpec) -> Result<(), RouterError> {
     Ok(())
 }
 
-fn seconds(what: &'static str, value: f64) -> Result<Duration, RouterError> {
+fn judge_queues(spec: &RouterSpec) -> Result<(), RouterError> {
+    let Some(queues) = spec.queues.filter(|&queues| queues != 1) else { return Ok(()) };
+    let clash = |allowed| Err(RouterError::Setting { what: "queues", came: queues.to_string(), allowed });
+    match () {
+        () if !(1..=1024).contains(&queues) => clash("allowed are 1 to 1024"),
+        () if spec.interface.is_none() => clash("more than one only with an interface to receive from"),
+        () if spec.out.is_some() => clash("a capture is written by one thread: leave one out"),
+        () if spec.backend != Choice::Cpu => clash("more than one only with backend cpu: each has workers of its own"),
+        () if spec.threads.is_some_and(|threads| threads < queues) => {
+            clash("each wants a worker: as many threads, or more")
+        }
+        () => Ok(()),
+    }
+}
+
+pub(crate) fn seconds(what: &'static str, value: f64) -> Result<Duration, RouterError> {
     let allowed = "must be a number above 0, up to a billion seconds";
     let sound = value.is_finite() && value > 0.0 && value <= 1e9;
     let bad = || RouterError::Setting { what, came: value.to_string(), allowed };
@@ -501,120 +542,4 @@ fn member(
 /// Workers where nobody says how many: a core is left for ingress and egress.
 pub(crate) fn workers() -> u32 {
     std::thread::available_parallelism().map_or(1, |n| n.get() as u32).saturating_sub(1).max(1)
-}
-
-type Chosen = (Box<dyn Backend>, Option<u32>);
-
-fn backend(spec: &RouterSpec, program: &RouterProgram, notes: &mut Vec<String>) -> Result<Chosen, RouterError> {
-    let deadline = seconds("deadline_s", spec.deadline_s.unwrap_or(5.0))?;
-    let threads = spec.threads.unwrap_or_else(workers);
-    let commit = if spec.ordered { spec.commit.unwrap_or_default() } else { Commit::Unordered };
-    let batch = spec.batch.unwrap_or(WARP_LANES);
-    // Slots for payloads are long ones: fewer take the same memory.
-    let least = RING_ENTRIES * u64::from(WARP_LANES) / if program.reads_payloads() { 4 } else { 1 };
-    let slots = least.max(u64::from(batch).next_power_of_two() * 4);
-    let setup = KernelSetup { slots, frame_bytes: program.frame_bytes(), commit, deadline, ..KernelSetup::default() };
-    let cpu = |commit| -> Result<Chosen, RouterError> {
-        Ok((Box::new(CpuThreads::new(program, threads as usize, slots, commit, deadline)?), Some(threads)))
-    };
-    let gpu = || -> Result<Chosen, RouterError> {
-        let placement =
-            if spec.mode == GpuMode::Resident { PacketPlacement::Resident } else { PacketPlacement::ZeroCopy };
-        let (library, warps_per_core) = (spec.driver.clone(), spec.warps_per_core);
-        let gpu = GpuSpec { library, device: spec.device, placement, warps_per_core };
-        let mode = match spec.mode {
-            GpuMode::ZeroCopy | GpuMode::Resident => {
-                return Ok((Box::new(Persistent::new(Gpu::open(&gpu)?, program, setup)?), None));
-            }
-            GpuMode::Batch => BatchMode::Serial,
-            GpuMode::Streams => BatchMode::Streams,
-            GpuMode::Graph => BatchMode::Graph,
-        };
-        Ok((
-            Box::new(KernelBatch::new(Gpu::open(&gpu)?, program, mode, batch, slots, setup.frame_bytes, deadline)?),
-            None,
-        ))
-    };
-    match spec.backend {
-        Choice::Cpu => cpu(commit),
-        Choice::Cuda => gpu(),
-        Choice::Twin => Ok((Box::new(Persistent::new(Twin::new(threads), program, setup)?), Some(threads))),
-        Choice::Auto => match gpu() {
-            Err(reason) if reason.is_no_gpu() => {
-                notes.push(format!("backend auto: {reason}; cpu is used in its place"));
-                cpu(commit)
-            }
-            found => found,
-        },
-    }
-}
-
-struct PacketInput {
-    source: Box<dyn FrameSource>,
-    /// Where to send them, if that is where they come from.
-    sender: Option<Box<dyn FrameSink>>,
-    /// When they are taken.
-    pace: Pace,
-    /// Since 1970 the time that arrival 0 stands for; zero where there is none.
-    epoch: Duration,
-}
-
-fn source(spec: &RouterSpec, table: &Table, notes: &mut Vec<String>) -> Result<PacketInput, RouterError> {
-    if let Some(name) = &spec.interface {
-        #[cfg(target_os = "linux")]
-        {
-            use crate::source::{PacketRing, RawSocket, RingSpec};
-            let stop = Arc::new(AtomicBool::new(false));
-            let (source, sender): (Box<dyn FrameSource>, _) = match spec.ring_mib {
-                Some(mib) => {
-                    let ring = PacketRing::open(name, &RingSpec::new(mib), stop)?;
-                    let sender = ring.sender();
-                    (Box::new(ring), sender)
-                }
-                None => {
-                    let interface = RawSocket::open(name, stop)?;
-                    let sender = interface.sender();
-                    (Box::new(interface), sender)
-                }
-            };
-            let sender = spec.reflect.then(|| Box::new(sender) as Box<dyn FrameSink>);
-            let epoch = source.epoch().unwrap_or_default();
-            return Ok(PacketInput { source, sender, pace: Pace::Arrival, epoch });
-        }
-        #[cfg(not(target_os = "linux"))]
-        {
-            let allowed = "network interfaces are read on Linux only";
-            return Err(RouterError::Setting { what: "interface", came: name.clone(), allowed });
-        }
-    }
-    if let (Some(path), None, None) = (&spec.capture, spec.mpps, spec.speed) {
-        let source = Box::new(Capture::open(path)?);
-        let epoch = source.epoch().unwrap_or_default();
-        return Ok(PacketInput { source, sender: None, pace: Pace::AsFast, epoch });
-    }
-    // Packets of another schedule than the capture's begin when it begins.
-    let epoch = match &spec.capture {
-        Some(path) => Capture::open(path)?.begun().unwrap_or_default(),
-        None => Duration::ZERO,
-    };
-    let traffic = SourceSpec {
-        capture: spec.capture.clone(),
-        profile: spec.profile.clone(),
-        rounds: spec.capture.as_ref().map(|_| 1),
-        ..SourceSpec::default()
-    };
-    let blueprint = Blueprint::new(&traffic, Some(table))?;
-    notes.extend(blueprint.notes().iter().cloned());
-    let rate = |mpps: f64| {
-        let allowed = "must be a number above 0, up to 10000";
-        let sound = mpps.is_finite() && mpps > 0.0 && mpps <= 1e4;
-        let bad = || RouterError::Setting { what: "mpps", came: mpps.to_string(), allowed };
-        sound.then(|| Load::Packets(PacketRate::from_mpps(mpps))).ok_or_else(bad)
-    };
-    let (load, pace) = match (spec.mpps, spec.speed) {
-        (_, Some(speed)) => (Load::Timestamps(speed), Pace::Arrival),
-        (Some(mpps), None) => (rate(mpps)?, Pace::Arrival),
-        (None, None) => (rate(1.0)?, Pace::AsFast),
-    };
-    Ok(PacketInput { source: Box::new(blueprint.source(spec.seed, &load)?), sender: None, pace, epoch })
 }

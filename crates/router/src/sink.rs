@@ -18,6 +18,14 @@ pub trait FrameSink {
     /// It cannot be written.
     fn send(&mut self, packet: &Packet, port: PortId) -> Result<(), RouterError>;
 
+    /// What was sent until now need not wait for more: a turn of egress is over.
+    ///
+    /// # Errors
+    /// It cannot be sent.
+    fn flush(&mut self) -> Result<(), RouterError> {
+        Ok(())
+    }
+
     /// Packets for which there was no room.
     fn refused(&self) -> u64 {
         0
@@ -88,6 +96,9 @@ impl FrameSink for PcapSink {
 
 #[cfg(target_os = "linux")]
 pub use interface::InterfaceSink;
+
+#[cfg(target_os = "linux")]
+pub use crate::xdp::XdpSink;
 
 #[cfg(target_os = "linux")]
 mod interface {

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use packet::Packet;
+use serde::{Deserialize, Serialize};
 
 use crate::RouterError;
 
@@ -46,6 +47,32 @@ pub trait FrameSource {
     }
 }
 
+/// Where the program of AF_XDP runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum XdpMode {
+    /// In the driver if it has XDP, or else behind it.
+    #[default]
+    Auto,
+    /// In the driver.
+    Native,
+    /// Behind the driver, in the kernel's stack.
+    Generic,
+}
+
+/// Who carries frames to the memory that AF_XDP shares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum XdpCopy {
+    /// The driver if it can, or else the kernel.
+    #[default]
+    Auto,
+    /// The driver.
+    ZeroCopy,
+    /// The kernel.
+    Copy,
+}
+
 impl FrameSource for traffic::Source {
     fn next(&mut self, packet: &mut Packet) -> Result<NextFrame, RouterError> {
         Ok(if traffic::Source::next(self, packet) { NextFrame::Packet } else { NextFrame::End })
@@ -63,4 +90,6 @@ impl FrameSource for traffic::Capture {
 }
 
 #[cfg(target_os = "linux")]
-pub use crate::interface::{PacketRing, RawSocket, RingSpec};
+pub use crate::interface::{FanoutGroup, PacketRing, RawSocket, RingSpec};
+#[cfg(target_os = "linux")]
+pub use crate::xdp::{XdpInterface, XdpLosses, XdpSocket, XdpSocketSpec};

@@ -178,6 +178,10 @@ impl Backend for Changing<'_> {
         Ok(posted)
     }
 
+    fn room(&self) -> u64 {
+        self.inner.room()
+    }
+
     fn poll(&mut self, out: &mut Vec<Committed>) -> Result<(), RouterError> {
         self.ask()?;
         let before = out.len();

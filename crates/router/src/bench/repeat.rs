@@ -60,6 +60,9 @@ impl Backend for Counted<'_> {
         self.refused += u64::from(!posted);
         Ok(posted)
     }
+    fn room(&self) -> u64 {
+        self.inner.room()
+    }
     fn poll(&mut self, out: &mut Vec<Committed>) -> Result<(), RouterError> {
         let before = out.len();
         self.inner.poll(out)?;

@@ -240,6 +240,16 @@ impl Backend for KernelBatch {
         Ok(true)
     }
 
+    fn room(&self) -> u64 {
+        self.mode.streams().saturating_sub(self.flying.len()) as u64
+    }
+
+    fn recall(&mut self, number: u64, packet: &mut Packet) -> bool {
+        // The kernel works on the copy in its slot.
+        std::mem::swap(&mut self.packets[(number & (self.memory.count - 1)) as usize], packet);
+        true
+    }
+
     fn poll(&mut self, out: &mut Vec<Committed>) -> Result<(), RouterError> {
         while let Some(&(task, stream)) = self.flying.front() {
             self.gpu.current()?;

@@ -472,6 +472,10 @@ impl Backend for GatheredBatch {
         Ok(true)
     }
 
+    fn room(&self) -> u64 {
+        (self.lanes.len() - self.flying.len()) as u64
+    }
+
     fn poll(&mut self, out: &mut Vec<Committed>) -> Result<(), RouterError> {
         if self.flying.is_empty() {
             return Ok(());

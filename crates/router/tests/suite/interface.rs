@@ -14,26 +14,34 @@ use std::time::{Duration, Instant};
 use functions::{ChecksumCheck, Forward, ForwardSpec, NextHop};
 use packet::{L3, Packet};
 use router::route::BatchTimeout;
-use router::source::{FrameSource, NextFrame, PacketRing, RawSocket, RingSpec};
+use router::setup::RouterSpec;
+use router::source::{FanoutGroup, FrameSource, NextFrame, PacketRing, RawSocket, RingSpec};
 use router::{Commit, CpuThreads, RouteOptions, RouterError, RouterProgram, route};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
-fn ip(arguments: &str) -> Result<(), String> {
+pub fn ip(arguments: &str) -> Result<(), String> {
     let done = Command::new("ip").args(arguments.split(' ')).output().map_err(|e| format!("ip: {e}"))?;
     if done.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&done.stderr).trim().to_string()) }
 }
 
 /// Runs `test` on a thread with a network of its own, in which veth0 and veth1 are the ends of a cable.
-fn with_a_cable(test: impl FnOnce() + Send + 'static) {
-    let thread = std::thread::spawn(|| {
+pub fn with_a_cable(test: impl FnOnce() + Send + 'static) {
+    with_a_cable_of(1, test);
+}
+
+/// As [`with_a_cable`], whose ends have so many queues.
+pub fn with_a_cable_of(queues: u32, test: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::spawn(move || {
         // SAFETY: plain integers; only this thread is moved, and what it starts.
         if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
             eprintln!("skipped: no network namespace: {}", io::Error::last_os_error());
             return;
         }
+        let queues = format!("numrxqueues {queues} numtxqueues {queues}");
+        let cable = format!("link add veth0 {queues} type veth peer name veth1 {queues}");
         for made in [
-            "link add veth0 type veth peer name veth1",
+            cable.as_str(),
             // Nobody but the test sends.
             "link set veth0 addrgenmode none",
             "link set veth1 addrgenmode none",
@@ -51,10 +59,10 @@ fn with_a_cable(test: impl FnOnce() + Send + 'static) {
 }
 
 /// The far end of the cable.
-struct Wire(OwnedFd);
+pub struct Wire(OwnedFd);
 
 impl Wire {
-    fn open() -> Wire {
+    pub fn open() -> Wire {
         let (text, protocol) = (std::ffi::CString::new("veth1").unwrap(), (libc::ETH_P_ALL as u16).to_be());
         // SAFETY: a string that ends with 0, plain integers, an address of its length.
         unsafe {
@@ -71,14 +79,14 @@ impl Wire {
         }
     }
 
-    fn send(&self, frame: &[u8]) {
+    pub fn send(&self, frame: &[u8]) {
         // SAFETY: a buffer of this length.
         let sent = unsafe { libc::send(self.0.as_raw_fd(), frame.as_ptr().cast(), frame.len(), 0) };
         assert_eq!(sent, frame.len() as isize, "{}", io::Error::last_os_error());
     }
 
     /// The next frame that came over the cable, if there is one by now.
-    fn receive(&self) -> Option<Vec<u8>> {
+    pub fn receive(&self) -> Option<Vec<u8>> {
         let mut buffer = vec![0; 2048];
         loop {
             // SAFETY: all zero is a value of it; a buffer and an address of these lengths.
@@ -101,7 +109,7 @@ impl Wire {
 }
 
 /// An IPv4 packet number `n` of `bytes` bytes to 10.0.0.1, behind `tags`.
-fn frame(n: u32, bytes: usize, tags: &[[u16; 2]]) -> Vec<u8> {
+pub fn frame(n: u32, bytes: usize, tags: &[[u16; 2]]) -> Vec<u8> {
     let mut frame = vec![0x0a; 12];
     for tag in tags {
         frame.extend(tag.iter().flat_map(|word| word.to_be_bytes()));
@@ -121,7 +129,7 @@ fn frame(n: u32, bytes: usize, tags: &[[u16; 2]]) -> Vec<u8> {
 }
 
 /// The next `count` packets; fewer if no more come for a while.
-fn take(source: &mut dyn FrameSource, count: usize) -> Vec<Packet> {
+pub fn take(source: &mut dyn FrameSource, count: usize) -> Vec<Packet> {
     let (mut taken, mut packet) = (Vec::new(), Packet::default());
     let mut heard = Instant::now();
     while taken.len() < count && heard.elapsed() < Duration::from_secs(3) {
@@ -137,7 +145,7 @@ fn take(source: &mut dyn FrameSource, count: usize) -> Vec<Packet> {
     taken
 }
 
-fn go_on() -> Arc<AtomicBool> {
+pub fn go_on() -> Arc<AtomicBool> {
     Arc::new(AtomicBool::new(false))
 }
 
@@ -227,7 +235,7 @@ fn a_ring_ends_when_it_is_told_to_and_not_before_its_packets_are_read() {
     });
 }
 
-fn text(error: Result<impl Sized, RouterError>) -> String {
+pub fn text(error: Result<impl Sized, RouterError>) -> String {
     error.err().unwrap().to_string()
 }
 
@@ -327,4 +335,98 @@ fn frames_of_a_ring_leave_by_the_interface_in_order() {
         assert_eq!((routed.unsent, routed.missed), (0, Some(0)));
         assert_eq!(routed.delay.unwrap().packets, 4000);
     });
+}
+
+#[test]
+fn sockets_and_rings_of_a_group_share_frames_by_flow() {
+    with_a_cable(|| {
+        let (sockets, rings) = (FanoutGroup::default(), FanoutGroup::default());
+        let mut all: Vec<Box<dyn FrameSource>> = Vec::new();
+        for _ in 0..3 {
+            all.push(Box::new(RawSocket::open_in("veth0", go_on(), Some(&sockets)).unwrap()));
+        }
+        for _ in 0..3 {
+            all.push(Box::new(PacketRing::open_in("veth0", &RingSpec::new(1), go_on(), Some(&rings)).unwrap()));
+        }
+        let wire = Wire::open();
+        for flow in (0..40u32).cycle().take(120) {
+            let mut sent = frame(flow, 100, &[]);
+            sent[26] = flow as u8;
+            wire.send(&sent);
+        }
+        let (mut by_flow, mut packet, mut heard) = (vec![[0; 6]; 40], Packet::default(), Instant::now());
+        while heard.elapsed() < Duration::from_millis(100) {
+            for (at, source) in all.iter_mut().enumerate() {
+                while source.next(&mut packet).unwrap() == NextFrame::Packet {
+                    by_flow[usize::from(packet.data[26])][at] += 1;
+                    heard = Instant::now();
+                }
+            }
+        }
+        for group in [0..3, 3..6] {
+            let of = |flow: &[i32; 6]| flow[group.clone()].to_vec();
+            assert!(by_flow.iter().all(|flow| of(flow).iter().filter(|&&n| n == 3).count() == 1), "{by_flow:?}");
+            assert!(
+                by_flow.iter().all(|flow| of(flow).iter().sum::<i32>() == 3),
+                "each frame once in a group: {by_flow:?}"
+            );
+            assert!(group.clone().filter(|&at| by_flow.iter().any(|flow| flow[at] > 0)).count() > 1, "{by_flow:?}");
+        }
+    });
+}
+
+/// A run of several queues, as a person asks for it, over all ways to receive: each frame is back once.
+#[test]
+fn queues_of_a_run_route_each_frame_once_and_end_together() {
+    use router::source::XdpMode;
+    const FRAMES: u64 = 2000;
+    for (ring_mib, xdp) in [(None, None), (Some(2), None), (Some(1), Some(XdpMode::Auto))] {
+        with_a_cable_of(2, move || {
+            let spec = RouterSpec {
+                interface: Some("veth0".into()),
+                ring_mib,
+                xdp,
+                queues: Some(2),
+                pin: true,
+                threads: Some(2),
+                reflect: true,
+                ordered: true,
+                packets: Some(FRAMES),
+                seconds: Some(15.0),
+                function: router::setup::FunctionName::Ttl.into(),
+                ..RouterSpec::default()
+            };
+            let wire = Wire::open();
+            let routed = std::thread::scope(|scope| {
+                // A thread that is started here is in this network.
+                let routed = scope.spawn(|| router::setup::run(&spec));
+                let (mut back, mut sent, begun) = (0, 0u64, Instant::now());
+                while !routed.is_finished() {
+                    // What is sent before the sockets are there comes to nobody.
+                    if begun.elapsed() > Duration::from_millis(500) && sent < 2 * FRAMES && sent < back + 32 {
+                        let mut frame = frame(sent as u32, 100, &[]);
+                        frame[26] = sent as u8;
+                        wire.send(&frame);
+                        sent += 1;
+                    }
+                    back += u64::from(wire.receive().is_some());
+                }
+                while wire.receive().is_some() {
+                    back += 1;
+                }
+                (routed.join().unwrap(), back)
+            });
+            let (routed, back) = match routed {
+                (Err(RouterError::Interface { source, .. }), _) if source.raw_os_error() == Some(libc::EPERM) => {
+                    return eprintln!("skipped: {source}");
+                }
+                (routed, back) => (routed.unwrap(), back),
+            };
+            let report = &routed.report;
+            assert_eq!((report.packets, routed.queues, routed.threads), (FRAMES, 2, Some(2)), "{report:?}");
+            assert_eq!((report.forwarded, report.unsent, report.missed), (FRAMES, 0, Some(0)), "{report:?}");
+            assert_eq!(back, FRAMES, "each is back once");
+            assert_eq!(report.delay.unwrap().packets, FRAMES);
+        });
+    }
 }

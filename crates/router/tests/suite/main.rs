@@ -11,4 +11,7 @@ mod model;
 mod options;
 mod run;
 mod sanitizer;
+mod split;
 mod updates;
+#[cfg(target_os = "linux")]
+mod xdp;

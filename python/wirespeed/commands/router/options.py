@@ -93,7 +93,7 @@ class Function:
 
 
 # Their words on the command line have a hyphen where the router's settings have an underscore.
-_WORDS: Final = frozenset({"search", "method", "structure", "mode"})
+_WORDS: Final = frozenset({"search", "method", "structure", "mode", "xdp_copy"})
 _SHOWN: Final = frozenset({"form", "quiet", "csv"})
 
 

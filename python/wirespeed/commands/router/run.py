@@ -22,6 +22,7 @@ _EPILOG: Final = (
     "  wirespeed router run --profile imix --rate '0.5 Mpps' --seconds 5 --threads 2 --ordered\n\n"
     "  wirespeed router run --backend auto --capture trace.pcap --table rib.gz --format json | jq .forwarded\n\n"
     "  wirespeed router run --interface veth0 --reflect --packets 1000\n\n"
+    "  wirespeed router run --interface eth1 --xdp auto --queues 4 --pin --reflect --seconds 60\n\n"
     "  wirespeed router run --function check,classify,inspect,lookup,ttl --search tuple-space --method bloom\n\n"
     "Without --rate and --speed packets are taken as fast as they go, and no delay is told.\n\n"
     "Exit code: 0 fine, 2 bad input or no GPU, 70 a bug, 130 stopped by Ctrl-C: report and --out have what was routed."
@@ -61,8 +62,37 @@ class Source:
             metavar="MIB",
             min=1,
             max=1024,
-            help="Receive by a ring of so many MiB that is shared with the kernel (TPACKET_V3).",
-            show_default="a call a packet",
+            help="Receive by a ring of so many MiB, shared with the kernel (TPACKET_V3); with --xdp: a queue's memory.",
+            show_default="a call a packet; 16 with --xdp",
+            rich_help_panel=SOURCE,
+        ),
+    ] = None
+    xdp: Annotated[
+        Literal["auto", "native", "generic"] | None,
+        typer.Option(
+            "--xdp",
+            help="Receive and send by AF_XDP, its program in the driver (native), behind it (generic), or as can be.",
+            show_default="off",
+            rich_help_panel=SOURCE,
+        ),
+    ] = None
+    xdp_copy: Annotated[
+        Literal["auto", "zero-copy", "copy"],
+        typer.Option(
+            "--xdp-copy",
+            help="With --xdp: the driver writes frames to the shared memory itself (zero-copy), or the kernel copies.",
+            rich_help_panel=SOURCE,
+        ),
+    ] = "auto"
+    queues: Annotated[
+        int | None,
+        typer.Option(
+            "--queues",
+            metavar="N",
+            min=1,
+            max=1024,
+            help="Threads that receive and send, each with a queue or socket and workers of its own.",
+            show_default="1",
             rich_help_panel=SOURCE,
         ),
     ] = None
@@ -112,13 +142,24 @@ class Options(Function, Source):
     ] = None
     seed: MadeSeedOpt = 0
     backend: Annotated[
-        Literal["cpu", "cuda", "auto", "twin"],
+        Literal["cpu", "cuda", "auto", "twin", "cpu+cuda", "cpu+twin"],
         typer.Option(
             "--backend",
-            help="cpu: threads; cuda: a GPU; auto: a GPU, or else cpu; twin: its kernel on threads, for tests.",
+            help="cpu: threads; cuda: a GPU; auto: a GPU, or else cpu; twin: its kernel on threads, for tests; "
+            "cpu+cuda, cpu+twin: both, by measured cost or --share.",
             rich_help_panel=HOW,
         ),
     ] = "cpu"
+    share: Annotated[
+        float | None,
+        typer.Option(
+            "--share",
+            metavar="X",
+            help="Of two backends, the share of packets that go to the GPU.",
+            show_default="by measured cost",
+            rich_help_panel=HOW,
+        ),
+    ] = None
     mode: Annotated[
         Literal["zero-copy", "resident", "batch", "streams", "graph"],
         typer.Option(
@@ -129,6 +170,10 @@ class Options(Function, Source):
         ),
     ] = "zero-copy"
     threads: Annotated[int | None, options.threads("Workers.", HOW, max=1024, show_default="cores less one")] = None
+    pin: Annotated[
+        bool,
+        typer.Option("--pin", help="Pin each thread to a CPU, near the interface's NIC first.", rich_help_panel=HOW),
+    ] = False
     ordered: Annotated[
         bool,
         typer.Option("--ordered", help="Packets leave in the order they came in.", rich_help_panel=HOW),

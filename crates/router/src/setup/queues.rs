@@ -1,0 +1,402 @@
+//! Queues of a run: a thread each that receives and sends, with a source, workers and a sink of its own.
+//!
+//! Where there is one, and nothing is pinned, it is the caller's thread. Several have a queue (AF_XDP) or a socket or ring each,
+//! between which the kernel shares frames by flow: packets of a flow stay in order in one of them, and nothing is shared but the
+//! tables. Their reports are added up.
+
+use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use packet::Packet;
+use traffic::{Blueprint, Capture, Load, SourceSpec, Table};
+use units::PacketRate;
+
+use super::{Choice, GpuMode, MADE_PACKETS, RouterSpec, seconds, workers};
+use crate::backend::{Backend, Commit, CpuThreads, WorkerSetup};
+use crate::cuda::{BatchMode, Gpu, GpuSpec, KernelBatch, PacketPlacement};
+use crate::layout::{RING_ENTRIES, WARP_LANES};
+use crate::machine::Twin;
+use crate::persistent::{KernelSetup, Persistent};
+use crate::route::{BatchTimeout, Pace, RouteOptions, RouteReport, cpu_time, route_until};
+use crate::sink::{FrameSink, Nowhere, PcapSink};
+use crate::source::{FrameSource, NextFrame};
+use crate::split::{SplitBackend, SplitPolicy};
+use crate::{RouterError, RouterProgram};
+
+/// MiB of a queue's memory by AF_XDP where nobody says how many.
+#[cfg(target_os = "linux")]
+const XDP_MIB: u32 = 16;
+
+/// What all queues have in common.
+struct Common<'a> {
+    spec: &'a RouterSpec,
+    program: &'a RouterProgram,
+    table: &'a Table,
+    stop: &'a AtomicBool,
+    /// Packets of all of them, after which each ends; and whether one has failed.
+    budget: Budget,
+    #[cfg(target_os = "linux")]
+    interface: Shared,
+    notes: Mutex<Vec<String>>,
+}
+
+/// What sockets of one interface share.
+#[cfg(target_os = "linux")]
+#[derive(Default)]
+struct Shared {
+    xdp: Option<crate::source::XdpInterface>,
+    group: Option<crate::source::FanoutGroup>,
+}
+
+/// How many packets all queues may still take, if that is bounded, and whether they are to end.
+#[derive(Clone, Default)]
+struct Budget {
+    most: Option<u64>,
+    taken: Arc<AtomicU64>,
+    ended: Arc<AtomicBool>,
+}
+
+/// A source whose packets count against all queues' budget.
+struct Bounded<'a>(&'a mut dyn FrameSource, Budget);
+
+impl FrameSource for Bounded<'_> {
+    fn next(&mut self, packet: &mut Packet) -> Result<NextFrame, RouterError> {
+        let Bounded(source, budget) = self;
+        let over = |taken: u64| budget.most.is_some_and(|most| taken >= most);
+        if budget.ended.load(Ordering::Relaxed) || over(budget.taken.load(Ordering::Relaxed)) {
+            return Ok(NextFrame::End);
+        }
+        let next = source.next(packet)?;
+        if next == NextFrame::Packet && over(budget.taken.fetch_add(1, Ordering::Relaxed)) {
+            // Another queue had the last one at the same time: this one came after the end.
+            return Ok(NextFrame::End);
+        }
+        Ok(next)
+    }
+
+    fn is_live(&self) -> bool {
+        self.0.is_live()
+    }
+
+    fn arrived(&self) -> Option<Instant> {
+        self.0.arrived()
+    }
+
+    fn epoch(&self) -> Option<Duration> {
+        self.0.epoch()
+    }
+
+    fn missed(&mut self) -> Option<u64> {
+        self.0.missed()
+    }
+}
+
+/// Runs all queues. What they routed, the workers of all of them, and how many they are.
+pub(super) fn run(
+    spec: &RouterSpec,
+    program: &RouterProgram,
+    table: &Table,
+    stop: &AtomicBool,
+    notes: &mut Vec<String>,
+) -> Result<(RouteReport, Option<u32>, u32), RouterError> {
+    let queues = spec.queues.unwrap_or(1);
+    let budget = Budget { most: spec.packets.filter(|_| queues > 1), ..Budget::default() };
+    let common = Common {
+        spec,
+        program,
+        table,
+        stop,
+        budget,
+        #[cfg(target_os = "linux")]
+        interface: shared(spec, queues, notes)?,
+        notes: Mutex::default(),
+    };
+    let threads = spec.threads.unwrap_or_else(|| (workers() + 1).saturating_sub(queues).max(queues));
+    // As even as can be.
+    let of_queue = |queue: u32| threads / queues + u32::from(queue < threads % queues);
+    let placed = places(spec, (threads * kinds(spec) + queues) as usize, notes)?;
+    let begun = cpu_time();
+    let done = if queues == 1 && placed.is_empty() {
+        common.queue(0, threads, &[])
+    } else {
+        std::thread::scope(|scope| {
+            let (common, mut rest) = (&common, &placed[..]);
+            let all: Vec<_> = (0..queues)
+                .map(|queue| {
+                    let own = (of_queue(queue) * kinds(spec) + 1) as usize;
+                    let (cpus, others) = rest.split_at(own.min(rest.len()));
+                    rest = others;
+                    scope.spawn(move || {
+                        let routed = common.queue(queue, of_queue(queue), cpus);
+                        if routed.is_err() {
+                            common.budget.ended.store(true, Ordering::Relaxed);
+                        }
+                        routed
+                    })
+                })
+                .collect();
+            let mut sum: Result<Option<(RouteReport, Option<u32>)>, RouterError> = Ok(None);
+            for queue in all {
+                let one = queue.join().unwrap_or(Err(RouterError::Panicked { backend: "queue" }));
+                sum = match (sum, one) {
+                    (Ok(None), Ok(first)) => Ok(Some(first)),
+                    (Ok(Some((mut sum, workers))), Ok((report, more))) => {
+                        sum.add(report);
+                        Ok(Some((sum, workers.zip(more).map(|(a, b)| a + b))))
+                    }
+                    (Err(first), _) | (Ok(_), Err(first)) => Err(first),
+                };
+            }
+            sum.and_then(|sum| sum.ok_or(RouterError::Panicked { backend: "queue" }))
+        })
+    };
+    notes.extend(common.notes.into_inner().unwrap_or_default());
+    let (mut report, workers) = done?;
+    report.cpu_s = cpu_time().saturating_sub(begun).as_secs_f64();
+    Ok((report, workers, queues))
+}
+
+/// Kinds of workers of the CPU's that there are as many threads of.
+fn kinds(spec: &RouterSpec) -> u32 {
+    if spec.backend == Choice::CpuTwin { 2 } else { 1 }
+}
+
+/// The CPU of each thread, queue after queue: who receives, then its workers. None where nothing is pinned.
+fn places(spec: &RouterSpec, threads: usize, notes: &mut Vec<String>) -> Result<Vec<usize>, RouterError> {
+    if !spec.pin {
+        return Ok(Vec::new());
+    }
+    #[cfg(target_os = "linux")]
+    {
+        let (cpus, note) = crate::affinity::plan(threads, spec.interface.as_deref());
+        notes.extend(note);
+        match cpus.is_empty() {
+            true => Err(RouterError::Setting {
+                what: "pin",
+                came: "true".into(),
+                allowed: "this process may use no CPU that it knows of: leave it out",
+            }),
+            false => Ok(cpus),
+        }
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = (threads, notes);
+        let allowed = "threads are pinned on Linux only";
+        Err(RouterError::Setting { what: "pin", came: "true".into(), allowed })
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn shared(spec: &RouterSpec, queues: u32, notes: &mut Vec<String>) -> Result<Shared, RouterError> {
+    use crate::source::{XdpInterface, XdpMode, XdpSocketSpec};
+    let Some(name) = &spec.interface else { return Ok(Shared::default()) };
+    let Some(mode) = spec.xdp else {
+        return Ok(Shared { xdp: None, group: (queues > 1).then(Default::default) });
+    };
+    let mib = spec.ring_mib.unwrap_or(XDP_MIB);
+    let xdp = XdpInterface::open(name, &XdpSocketSpec { queues, mib, mode, copy: spec.xdp_copy })?;
+    if mode == XdpMode::Auto && !xdp.is_native() {
+        notes.push(format!("the driver of {name} has no XDP: the program runs behind it, and the kernel copies"));
+    }
+    Ok(Shared { xdp: Some(xdp), group: None })
+}
+
+impl Common<'_> {
+    fn say(&self, what: impl IntoIterator<Item = String>) {
+        if let Ok(mut notes) = self.notes.lock() {
+            // Queues that are alike have the same to say.
+            for note in what {
+                if !notes.contains(&note) {
+                    notes.push(note);
+                }
+            }
+        }
+    }
+
+    /// Routes one queue, whose thread and workers are on `cpus`, wherever that is empty.
+    fn queue(&self, queue: u32, threads: u32, cpus: &[usize]) -> Result<(RouteReport, Option<u32>), RouterError> {
+        let (spec, mut notes) = (self.spec, Vec::new());
+        #[cfg(target_os = "linux")]
+        if let Some(&cpu) = cpus.first() {
+            // Each is tried here, where it can be said; the worker goes there itself.
+            cpus.iter().rev().try_for_each(|&cpu| crate::affinity::pin(cpu))?;
+            crate::affinity::pin(cpu)?;
+        }
+        // A kernel that stays wants to hear of its host: what takes long comes before it. A file is written last, when all
+        // else is there.
+        let PacketInput { mut source, sender, pace, epoch } = self.source(queue, &mut notes)?;
+        let workers = cpus.get(1..).unwrap_or_default();
+        let (mut backend, threads) = backend(spec, self.program, threads, workers, &mut notes)?;
+        let mut sink: Box<dyn FrameSink> = match (sender, &spec.out) {
+            (Some(sender), _) => sender,
+            (None, Some(path)) => Box::new(PcapSink::create(path, epoch)?),
+            (None, None) => Box::new(Nowhere),
+        };
+        let time = spec.seconds.map(|s| seconds("seconds", s)).transpose()?;
+        let mut packets = spec.packets.filter(|_| self.budget.most.is_none());
+        if spec.capture.is_none() && spec.interface.is_none() && packets.is_none() && time.is_none() {
+            packets = Some(MADE_PACKETS);
+            notes.push(format!("{MADE_PACKETS} packets of made traffic: --packets or --seconds says how many"));
+        }
+        let timeout = match spec.timeout_us {
+            Some(us) => BatchTimeout::After(seconds("timeout_us", us * 1e-6)?),
+            None => BatchTimeout::Adaptive,
+        };
+        self.say(notes);
+        let options = RouteOptions { batch: spec.batch.unwrap_or(WARP_LANES), timeout, pace, packets, time };
+        let mut source = Bounded(&mut *source, self.budget.clone());
+        let report = route_until(&mut source, &mut *backend, &mut *sink, &options, self.stop)?;
+        Ok((report, threads))
+    }
+}
+
+type Chosen = (Box<dyn Backend>, Option<u32>);
+
+fn backend(
+    spec: &RouterSpec,
+    program: &RouterProgram,
+    threads: u32,
+    cpus: &[usize],
+    notes: &mut Vec<String>,
+) -> Result<Chosen, RouterError> {
+    let deadline = seconds("deadline_s", spec.deadline_s.unwrap_or(5.0))?;
+    let split = spec.backend.is_split();
+    // Of two backends the host keeps the order.
+    let commit = if spec.ordered && !split { spec.commit.unwrap_or_default() } else { Commit::Unordered };
+    let batch = spec.batch.unwrap_or(WARP_LANES);
+    // Slots for payloads are long ones: fewer take the same memory.
+    let least = RING_ENTRIES * u64::from(WARP_LANES) / if program.reads_payloads() { 4 } else { 1 };
+    let slots = least.max(u64::from(batch).next_power_of_two() * 4);
+    let setup = KernelSetup { slots, frame_bytes: program.frame_bytes(), commit, deadline, ..KernelSetup::default() };
+    let cpu = |commit| -> Result<Chosen, RouterError> {
+        let (threads, cpus) = (threads as usize, cpus.to_vec());
+        let setup = WorkerSetup { threads, slots, commit, deadline, base: 0, hook: None, cpus };
+        Ok((Box::new(CpuThreads::with_setup(program, setup)?), Some(threads as u32)))
+    };
+    let gpu = || -> Result<Chosen, RouterError> {
+        let placement =
+            if spec.mode == GpuMode::Resident { PacketPlacement::Resident } else { PacketPlacement::ZeroCopy };
+        let (library, warps_per_core) = (spec.driver.clone(), spec.warps_per_core);
+        let gpu = GpuSpec { library, device: spec.device, placement, warps_per_core };
+        let mode = match spec.mode {
+            GpuMode::ZeroCopy | GpuMode::Resident => {
+                return Ok((Box::new(Persistent::new(Gpu::open(&gpu)?, program, setup)?), None));
+            }
+            GpuMode::Batch => BatchMode::Serial,
+            GpuMode::Streams => BatchMode::Streams,
+            GpuMode::Graph => BatchMode::Graph,
+        };
+        Ok((
+            Box::new(KernelBatch::new(Gpu::open(&gpu)?, program, mode, batch, slots, setup.frame_bytes, deadline)?),
+            None,
+        ))
+    };
+    let twin = || -> Result<Chosen, RouterError> {
+        Ok((Box::new(Persistent::new(Twin::new(threads), program, setup)?), Some(threads)))
+    };
+    let both = |name, kernel: Chosen| -> Result<Chosen, RouterError> {
+        let (policy, (kernel, more), (cpu, threads)) =
+            (spec.share.map_or(SplitPolicy::Adaptive, SplitPolicy::Share), kernel, cpu(commit)?);
+        let split = SplitBackend::new(name, vec![cpu, kernel], policy, slots, batch, spec.ordered)?;
+        Ok((Box::new(split), threads.map(|threads| threads + more.unwrap_or(0))))
+    };
+    match spec.backend {
+        Choice::Cpu => cpu(commit),
+        Choice::Cuda => gpu(),
+        Choice::Twin => twin(),
+        Choice::CpuCuda => both("cpu+cuda", gpu()?),
+        Choice::CpuTwin => both("cpu+twin", twin()?),
+        Choice::Auto => match gpu() {
+            Err(reason) if reason.is_no_gpu() => {
+                notes.push(format!("backend auto: {reason}; cpu is used in its place"));
+                cpu(commit)
+            }
+            found => found,
+        },
+    }
+}
+
+struct PacketInput {
+    source: Box<dyn FrameSource>,
+    /// Where to send them, if that is where they come from.
+    sender: Option<Box<dyn FrameSink>>,
+    /// When they are taken.
+    pace: Pace,
+    /// Since 1970 the time that arrival 0 stands for; zero where there is none.
+    epoch: Duration,
+}
+
+impl Common<'_> {
+    #[cfg(target_os = "linux")]
+    fn interface(&self, queue: u32, name: &str) -> Result<PacketInput, RouterError> {
+        use crate::source::{PacketRing, RawSocket, RingSpec};
+        let (spec, stop, group) = (self.spec, Arc::new(AtomicBool::new(false)), self.interface.group.as_ref());
+        let (source, sender): (Box<dyn FrameSource>, Box<dyn FrameSink>) = match (&self.interface.xdp, spec.ring_mib) {
+            (Some(xdp), _) => {
+                let (source, sender) = xdp.socket(queue, stop)?;
+                (Box::new(source), Box::new(sender))
+            }
+            (None, Some(mib)) => {
+                let ring = PacketRing::open_in(name, &RingSpec::new(mib), stop, group)?;
+                let sender = ring.sender();
+                (Box::new(ring), Box::new(sender))
+            }
+            (None, None) => {
+                let socket = RawSocket::open_in(name, stop, group)?;
+                let sender = socket.sender();
+                (Box::new(socket), Box::new(sender))
+            }
+        };
+        let epoch = source.epoch().unwrap_or_default();
+        Ok(PacketInput { source, sender: spec.reflect.then_some(sender), pace: Pace::Arrival, epoch })
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn interface(&self, _: u32, name: &str) -> Result<PacketInput, RouterError> {
+        let allowed = "network interfaces are read on Linux only";
+        Err(RouterError::Setting { what: "interface", came: name.into(), allowed })
+    }
+
+    fn source(&self, queue: u32, notes: &mut Vec<String>) -> Result<PacketInput, RouterError> {
+        match &self.spec.interface {
+            Some(name) => self.interface(queue, name),
+            None => traffic(self.spec, self.table, notes),
+        }
+    }
+}
+
+fn traffic(spec: &RouterSpec, table: &Table, notes: &mut Vec<String>) -> Result<PacketInput, RouterError> {
+    if let (Some(path), None, None) = (&spec.capture, spec.mpps, spec.speed) {
+        let source = Box::new(Capture::open(path)?);
+        let epoch = source.epoch().unwrap_or_default();
+        return Ok(PacketInput { source, sender: None, pace: Pace::AsFast, epoch });
+    }
+    // Packets of another schedule than the capture's begin when it begins.
+    let epoch = match &spec.capture {
+        Some(path) => Capture::open(path)?.begun().unwrap_or_default(),
+        None => Duration::ZERO,
+    };
+    let traffic = SourceSpec {
+        capture: spec.capture.clone(),
+        profile: spec.profile.clone(),
+        rounds: spec.capture.as_ref().map(|_| 1),
+        ..SourceSpec::default()
+    };
+    let blueprint = Blueprint::new(&traffic, Some(table))?;
+    notes.extend(blueprint.notes().iter().cloned());
+    let rate = |mpps: f64| {
+        let allowed = "must be a number above 0, up to 10000";
+        let sound = mpps.is_finite() && mpps > 0.0 && mpps <= 1e4;
+        let bad = || RouterError::Setting { what: "mpps", came: mpps.to_string(), allowed };
+        sound.then(|| Load::Packets(PacketRate::from_mpps(mpps))).ok_or_else(bad)
+    };
+    let (load, pace) = match (spec.mpps, spec.speed) {
+        (_, Some(speed)) => (Load::Timestamps(speed), Pace::Arrival),
+        (Some(mpps), None) => (rate(mpps)?, Pace::Arrival),
+        (None, None) => (rate(1.0)?, Pace::AsFast),
+    };
+    Ok(PacketInput { source: Box::new(blueprint.source(spec.seed, &load)?), sender: None, pace, epoch })
+}
