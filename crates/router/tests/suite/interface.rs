@@ -393,6 +393,7 @@ fn queues_of_a_run_route_each_frame_once_and_end_together() {
                 ordered: true,
                 packets: Some(FRAMES),
                 seconds: Some(15.0),
+                timeout_us: Some(200.0),
                 function: router::setup::FunctionName::Ttl.into(),
                 ..RouterSpec::default()
             };
