@@ -81,9 +81,14 @@ struct Came {
 }
 
 /// The time of an event, which is a number.
-#[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct At(f64);
 impl Eq for At {}
+impl PartialOrd for At {
+    fn partial_cmp(&self, other: &At) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
 impl Ord for At {
     fn cmp(&self, other: &At) -> std::cmp::Ordering {
         self.0.total_cmp(&other.0)
@@ -115,20 +120,22 @@ fn simulate(case: &Case, policy: SplitPolicy) -> Came {
             }
         }
         let arrival = gap * next as f64;
-        if next < case.batches && arrival <= now && next - left < case.window {
-            if let Some(batch) = split.choose(now, case.batch, &[true, true]) {
-                let which = batch.which;
-                given.push(batch);
-                let Reverse(At(idle)) = free[which].pop().unwrap();
-                let end = idle.max(now) + case.service(which, idle.max(now));
-                free[which].push(Reverse(At(end)));
-                events.push(Reverse((At(end), next)));
-                chosen.push(which);
-                next += 1;
-                // The router's own work.
-                now += 1e-7;
-                continue;
-            }
+        if next < case.batches
+            && arrival <= now
+            && next - left < case.window
+            && let Some(batch) = split.choose(now, case.batch, &[true, true])
+        {
+            let which = batch.which;
+            given.push(batch);
+            let Reverse(At(idle)) = free[which].pop().unwrap();
+            let end = idle.max(now) + case.service(which, idle.max(now));
+            free[which].push(Reverse(At(end)));
+            events.push(Reverse((At(end), next)));
+            chosen.push(which);
+            next += 1;
+            // The router's own work.
+            now += 1e-7;
+            continue;
         }
         let event = events.peek().map_or(f64::INFINITY, |Reverse((at, ..))| at.0);
         let arrival = if next < case.batches && arrival > now { arrival } else { f64::INFINITY };
