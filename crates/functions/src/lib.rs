@@ -204,6 +204,15 @@ macro_rules! functions {
 }
 
 impl Function {
+    /// In how many calls it hands a burst's packets to the driver, where it does that run by run: see [`ProgramSpec::by_flow`].
+    pub fn runs(&self, burst: &[Packet]) -> Option<u32> {
+        match self {
+            Function::Program(program) => program.runs(burst),
+            Function::Chain(chain) => chain.members().find_map(|member| member.runs(burst)),
+            _ => None,
+        }
+    }
+
     /// As [`PacketFunction::process_burst`], of a chain by the members of these numbers alone.
     pub fn process_part<P: Probe>(
         &mut self,

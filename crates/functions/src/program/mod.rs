@@ -64,6 +64,9 @@ pub struct ProgramSpec {
     pub instructions: Option<f64>,
     /// Whether a burst passes stage after stage. Otherwise each packet passes all of them.
     pub by_stages: bool,
+    /// Whether packets are sent flow by flow: each run of packets of one flow in a burst is handed to the driver in a call of its own,
+    /// with a doorbell, in the course of the burst. Otherwise a burst is handed over at its end.
+    pub by_flow: bool,
     /// The table of routes; packets leave by the other port of a pair when left out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub table: Option<TableForm>,
@@ -249,6 +252,18 @@ impl Program {
             routes,
             ports,
             found: Vec::new(),
+        })
+    }
+
+    /// In how many runs of one flow `burst` falls, where packets are sent by flow. A packet without a flow is a run of its own.
+    pub fn runs(&self, burst: &[Packet]) -> Option<u32> {
+        let flow = |packet: &Packet| layers(&packet.data).ok().map(|layers| layers.five_tuple);
+        self.spec.by_flow.then(|| {
+            let mut last = None;
+            burst.iter().fold(0, |runs, packet| {
+                let before = std::mem::replace(&mut last, flow(packet));
+                runs + u32::from(last.is_none() || last != before)
+            })
         })
     }
 
@@ -576,6 +591,19 @@ mod tests {
         let (m, d) = (RegionId::MBUF.0, RegionId::PACKET.0);
         assert_eq!(order(true), [m, m, d, d]);
         assert_eq!(order(false), [m, d, m, d]);
+    }
+
+    #[test]
+    fn what_is_sent_by_flow_is_sent_run_by_run() {
+        let runs = |by_flow, destinations: &[u32]| {
+            let spec = ProgramSpec { by_flow, stages: vec![stage(&["load mbuf 0"])], ..ProgramSpec::default() };
+            let program = Program::new(&spec, std::iter::empty(), None, 2).unwrap();
+            program.runs(&packets(destinations))
+        };
+        assert_eq!(runs(true, &[1, 1, 2, 2, 2, 1]), Some(3));
+        assert_eq!(runs(true, &[1, 2, 3]), Some(3));
+        assert_eq!(runs(true, &[]), Some(0));
+        assert_eq!(runs(false, &[1, 2, 3]), None);
     }
 
     #[test]

@@ -51,6 +51,10 @@ pub struct CoreSpec {
     pub l1_fill_interval: Option<Span>,
     /// Stores and a program's prefetches that wait for a free miss at a time.
     pub store_buffer: u32,
+    /// Of its instructions, the share that stores, 0.01 to 1: how fast the store buffer fills behind a store that no cache takes, a
+    /// doorbell. Left out: nothing but the next doorbell waits for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub store_share: Option<f64>,
     /// Cycles of a poll that finds nothing.
     pub poll_cycles: u32,
     /// What a packet stalls the core for, whatever memory does: mispredicted branches, chains of instructions that `cpi` does not
@@ -109,6 +113,9 @@ impl CoreSpec {
         }
         if !(1..=256).contains(&self.store_buffer) {
             return error("store_buffer", self.store_buffer.to_string(), "1 to 256");
+        }
+        if let Some(share) = self.store_share.filter(|share| !(0.01..=1.0).contains(share)) {
+            return error("store_share", share.to_string(), "0.01 to 1");
         }
         if !(1..=1_000_000).contains(&self.poll_cycles) {
             return error("poll_cycles", self.poll_cycles.to_string(), "1 to 1000000");

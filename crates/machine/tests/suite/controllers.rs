@@ -84,6 +84,7 @@ fn core_spec(model: CoreModel, rob: u32, outstanding: u32, store_buffer: u32) ->
         l1_fill_interval: None,
         store_buffer,
         poll_cycles: 10,
+        store_share: None,
         packet_stall: None,
         burst_stall: None,
         stalls: None,

@@ -63,6 +63,7 @@ pub(super) fn spec(model: CoreModel, rob: u32, outstanding: u32) -> CoreSpec {
         l1_fill_interval: None,
         store_buffer: 256,
         poll_cycles: 10,
+        store_share: None,
         packet_stall: None,
         burst_stall: None,
         stalls: None,

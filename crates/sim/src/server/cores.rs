@@ -90,7 +90,7 @@ pub(super) struct ServerCore {
     pub(super) dead: Vec<(u32, u64)>,
     /// Its doorbells, and those of its burst: see [`ServerCore::doorbells`].
     pub(super) bells: Doorbells,
-    pub(super) to_ring: (bool, u32),
+    pub(super) to_ring: ToRing,
     /// What they take, and the stalls of its burst; what it waits for buffers to be unmapped is in it, too.
     pub(super) ringing: Ps,
     /// What it waits for buffers to be unmapped.
@@ -117,16 +117,32 @@ impl ServerCore {
         matches!(self.state, CoreState::Running | CoreState::Finishing)
     }
 
-    /// Whether its burst rings a doorbell for its receive queue, since it was refilled, and how many it rings for what it sends: one
-    /// of each port that something goes to.
-    pub(super) fn doorbells(&self) -> (bool, u32) {
+    /// What its burst rings, which hands over `runs` of packets one by one, or all at once: a doorbell for its receive queue, where that
+    /// was refilled, and for what it sends one of each port that something goes to, or of each run.
+    pub(super) fn doorbells(&self, runs: Option<u32>) -> ToRing {
         let refilled = matches!(&self.input, CoreInput::Nic(rx) if rx.rings());
         let ports = self.in_burst.iter().fold(0u64, |ports, entry| match entry.next {
             NextStop::Ends(PacketFate::Sent(PortId(port))) => ports | 1 << port,
             _ => ports,
         });
-        (refilled, ports.count_ones())
+        let ports = ports.count_ones();
+        ToRing {
+            refilled,
+            sent: runs.map_or(ports, |runs| if ports > 0 { runs } else { 0 }),
+            one_by_one: runs.is_some(),
+        }
     }
+}
+
+/// The doorbells of a burst.
+#[derive(Clone, Copy, Debug, Default, serde::Serialize, serde::Deserialize)]
+pub(super) struct ToRing {
+    /// Whether one is for its receive queue.
+    pub(super) refilled: bool,
+    /// How many are for what it sends.
+    pub(super) sent: u32,
+    /// Whether these are rung one by one in the course of the burst, and not at its end.
+    pub(super) one_by_one: bool,
 }
 
 impl ServerCore {
@@ -137,15 +153,27 @@ impl ServerCore {
     }
 
     /// Its burst is replayed at `at`; when its doorbells are rung and its stalls are over. That of the receive queue is rung
-    /// in the middle of the burst, which that is taken to be, and those of what it sends at the end.
+    /// in the middle of the burst, which that is taken to be, and those of what it sends at the end, or each after its part of the
+    /// burst.
     pub(super) fn rung(&mut self, at: Ps) -> Ps {
-        let (refilled, sent) = std::mem::take(&mut self.to_ring);
-        let mut end = at + self.ringing + self.unmapping;
-        if refilled {
-            let middle = self.started + Ps((end - self.started).0 / 2);
-            end += self.bells.ring(middle) - middle;
+        let to_ring = std::mem::take(&mut self.to_ring);
+        let (replayed, instructions) = (at + self.ringing + self.unmapping, self.core.instructions() - self.before);
+        let took = replayed.since(self.started);
+        // In parts of the burst: the receive queue's is rung at the end of one.
+        let parts = if to_ring.one_by_one { u64::from(to_ring.sent.max(2)) } else { 2 };
+        let mut end = self.started;
+        for part in 1..=parts {
+            let until = |part| took.0 * part / parts;
+            let work = Ps(until(part) - until(part - 1));
+            end = self.bells.work(end, end + work, instructions * part / parts - instructions * (part - 1) / parts);
+            if to_ring.refilled && part == parts.div_ceil(2) {
+                end = self.bells.ring(end);
+            }
+            if to_ring.one_by_one && part <= u64::from(to_ring.sent) {
+                end = self.bells.ring(end);
+            }
         }
-        for _ in 0..sent {
+        for _ in 0..if to_ring.one_by_one { 0 } else { to_ring.sent } {
             end = self.bells.ring(end);
         }
         self.ringing = end - at;
@@ -286,8 +314,8 @@ impl ServerCore {
                 launching: Ps::ZERO,
                 read_from: Ps::ZERO,
                 dead: Vec::new(),
-                bells: Doorbells::new(nic),
-                to_ring: (false, 0),
+                bells: Doorbells::new(nic, &m.core),
+                to_ring: ToRing::default(),
                 ringing: Ps::ZERO,
                 unmapping: Ps::ZERO,
                 system: m.core.stalls.as_ref().map(|stalls| {

@@ -191,3 +191,25 @@ fn a_packet_and_a_burst_stall_a_core_for_what_they_say() {
         - busy(&["machine.core.packet_stall=0 ns"]);
     assert!((longer - 230.0).abs() < 1.0, "{longer}");
 }
+
+#[test]
+fn what_is_sent_by_flow_rings_a_doorbell_a_run_and_stores_wait_behind_it() {
+    // 1,600 instructions of a quarter of a nanosecond, of which a quarter store: 200 go on behind a doorbell.
+    let core = ["machine.core.frequency=2 GHz", "machine.core.cpi=0.5", "machine.core.store_share=0.25"];
+    let load = ["machine.core.store_buffer=50", "traffic.packet_rate=5 Mpps", "function.program.instructions=1600"];
+    let each = |more: &[&str]| {
+        let (ends, server) = run(&[&core[..], &load, more].concat(), 20_000);
+        assert!(!ends.lost.is_empty(), "bursts are full");
+        let core = server.cores()[0];
+        (core.busy.as_ns() / core.packets as f64, core.doorbells as f64 / core.packets as f64)
+    };
+    let interval = "nic.doorbell_interval=200 ns";
+    let (together, few) = each(&[]);
+    let (one_by_one, many) = each(&["function.program.by_flow=true"]);
+    assert!(few < 0.12 && (0.98..1.05).contains(&many), "{few} and {many} doorbells a packet");
+    assert!((one_by_one - together).abs() < 2.0, "{one_by_one} ns without a time of their own, {together} together");
+    let waits = each(&["function.program.by_flow=true", interval]).0 - one_by_one;
+    assert!((145.0..160.0).contains(&waits), "{waits} ns: a doorbell's 200 ns less 50 ns until the buffer is full");
+    let few_wait = each(&[interval]).0 - together;
+    assert!(few_wait < 15.0, "{few_wait} ns of a packet of a whole burst");
+}

@@ -78,6 +78,7 @@ fn core(record: &Record, outstanding: usize) -> Ps {
         l1_fill_interval: None,
         store_buffer: 64,
         poll_cycles: 1,
+        store_share: None,
         packet_stall: None,
         burst_stall: None,
         stalls: None,
