@@ -202,7 +202,7 @@ def _overflow(summary: Summary, settings: Mapping[str, Any], lost: Mapping[str, 
     held = f" The fullest is {q.share(fill, 0)} full on average"
     # Cores that fall behind by more than bursts explain lose as much behind any ring: one of 64 descriptors that is
     # refilled by bursts is a third full then. Nor are those bursts that leave a ring fuller than they found it.
-    behind = limit == "core" and (summary.get("loss") or 0.0) > _BURSTS_LOSE or summary.get("ring_growth")
+    behind = (limit == "core" and (summary.get("loss") or 0.0) > _BURSTS_LOSE) or summary.get("ring_growth")
     if fill < _ALWAYS_FULL and not behind:
         return f"{told}{held}, so that bursts overflow it: a larger one takes more of them in."
     shorter = " A shorter one (nic.rx_descriptors) keeps waits short and buffers in the LLC." if limit == "core" else ""

@@ -598,8 +598,8 @@ def curve_packets_text(summary: Summary) -> str | None:
     least, most = min(counts), max(counts)
     each = q.count(least) if least == most else f"{q.count(least)} to {q.count(most)}"
     return (
-        f"Each point stands for {each} packets after a warm-up of its own: where none is lost and no ring fills, the loss is below "
-        f"{q.probability(3 / least)} at 95 %."
+        f"Each point stands for {each} packets after a warm-up of its own: where none is lost and no ring fills, the "
+        f"loss is below {q.probability(3 / least)} at 95 %."
     )
 
 

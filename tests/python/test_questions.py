@@ -107,7 +107,9 @@ def test_one_more_core_of_those_that_lose_a_little_brings_what_is_lost() -> None
     few["curve"] = [{"load": 0.999, "loss": 0.0, "carried_mpps": 9.99, "packets": 20_000}]
     few["verdict"] = {"limit": "core"}
     told = core(few)
-    assert told.startswith("What is lost: the 2 cores with one more would come to 15.0 Mpps, and line rate ends at 10.0")
+    assert told.startswith(
+        "What is lost: the 2 cores with one more would come to 15.0 Mpps, and line rate ends at 10.0"
+    )
 
 
 def test_one_more_core_of_a_pipeline_is_of_the_stage_that_is_full() -> None:

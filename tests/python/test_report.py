@@ -454,8 +454,8 @@ def test_the_curve_says_how_many_packets_a_point_stands_for() -> None:
     assert "Each point stands" not in without
     for point in summary["curve"]:
         point["packets"] = 50_000
-    says = "Each point stands for 50,000 packets after a warm-up of its own: where none is lost and no ring fills, the loss is below"
-    assert f"{says} 6.0e-5 at 95 %." in Page(page(summary, SCENARIO)).words
+    says = "Each point stands for 50,000 packets after a warm-up of its own: where none is lost and no ring fills,"
+    assert f"{says} the loss is below 6.0e-5 at 95 %." in Page(page(summary, SCENARIO)).words
     summary["curve"][0]["packets"] = 20_000
     assert "stands for 20,000 to 50,000 packets" in page(summary, SCENARIO)
     # One that was stopped before it measured says nothing of a loss.
@@ -512,7 +512,8 @@ def test_a_point_whose_ring_fills_is_none_without_loss() -> None:
     points[1]["ring_growth"] = 0.06
     found = summaries.lossless(curve=points)
     assert wirespeed.summary.curve_text(found) == (
-        "Without loss up to 60.0 % of line rate (6.00 Mpps); at 80.0 % of it a ring fills by 6.0 % of what comes to its core."
+        "Without loss up to 60.0 % of line rate (6.00 Mpps); at 80.0 % of it a ring fills by 6.0 % of what comes to "
+        "its core."
     )
     found["curve"][0]["ring_growth"] = 0.01
     assert wirespeed.summary.curve_text(found) == (

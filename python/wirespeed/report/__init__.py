@@ -275,7 +275,7 @@ def _folds(row: Row) -> bool:
 
 
 def _cut(rows: Sequence[Row]) -> float:
-    """The time of link and NIC that all rows have, where it is drawn short; else 0. What a row has beyond it is to scale."""
+    """The time of link and NIC that all rows have, where it is drawn short, else 0: what is beyond it is to scale."""
     if not rows or not _folds(rows[0]):
         return 0.0
     return min(link for row in rows if (link := _link_ns(row)) > 0)
