@@ -134,11 +134,11 @@ impl ControllerSetting {
             let path = format!("{path}.controller.{field}");
             move |e: MachineError| MachineError { path, ..e }
         };
-        if !(1..=64).contains(&channels) {
+        if !(1..=256).contains(&channels) {
             return Err(no(
                 &format!("{path}.channels"),
                 &channels.to_string(),
-                "1 to 64",
+                "1 to 256",
                 "give the socket's channel count",
             ));
         }

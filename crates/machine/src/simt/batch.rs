@@ -183,6 +183,7 @@ pub fn run(
     }
     outcome.issued = run.shaders.issued();
     outcome.memory = run.shaders.memory().counters();
+    run.shaders.memory_mut().settle(outcome.end);
     outcome.dram = run.shaders.memory().dram();
     Ok(outcome)
 }

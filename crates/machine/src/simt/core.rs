@@ -564,7 +564,14 @@ impl Shaders {
     /// Warps that wait for each other's locks.
     #[inline]
     pub fn step(&mut self, now: u64, code: &Code, done: &mut Vec<FinishedWarp>) -> Result<(), Deadlock> {
-        self.step_over(now, code, done, &mut OwnMemory)
+        let Some(mut own) = self.memory.lend_controllers() else {
+            return self.step_over(now, code, done, &mut OwnMemory);
+        };
+        own.answers(now, |ticket, at| self.answered(ticket, at, now, code));
+        let stepped = self.step_over(now, code, done, &mut *own);
+        self.soonest = self.soonest.min(own.due(now));
+        self.memory.give_back(own);
+        stepped
     }
 
     /// As [`Shaders::step`], where `shared` is behind the cores.

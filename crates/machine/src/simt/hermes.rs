@@ -238,6 +238,7 @@ impl HermesRun<'_> {
         }
         outcome.issued = self.shaders.issued();
         outcome.memory = self.shaders.memory().counters();
+        self.shaders.memory_mut().settle(outcome.end);
         outcome.dram = self.shaders.memory().dram();
         outcome.most_uncommitted = self.dcq.map_or(0, |dcq| dcq.most() as u32);
         Ok(outcome)

@@ -60,7 +60,11 @@ impl Kernel {
     ) -> Result<KernelStep, Deadlock> {
         while may_go(self.now) && (!S::IS_SHARED || shaders.memory().time(self.now) < shared.next_answer()) {
             if shaders.next() <= self.now {
-                shaders.step_over(self.now, code, &mut self.done, shared)?;
+                if S::IS_SHARED {
+                    shaders.step_over(self.now, code, &mut self.done, shared)?;
+                } else {
+                    shaders.step(self.now, code, &mut self.done)?;
+                }
                 self.release(shaders);
             }
             self.launch(shaders, code);

@@ -3,7 +3,7 @@
 //! A request reserves its core's port, the L2 bank of its line and the DRAM in the order in which it is made. A warp
 //! instruction's sectors leave its core one a clock. A line of 64 bytes is fetched once: who asks for it while it
 //! comes waits until it is there. Stores are posted; the L2 takes them without fetching the line and writes it back
-//! when it has to go. Lines are spread over banks and channels by an exclusive or of address bits, as GPUs do. Devices read and write DRAM, and take a line out of the L2 when they write it.
+//! when it has to go. DRAM answers in order of issue, or is behind [controllers](super::controllers) that reorder. Lines are spread over banks and channels by an exclusive or of address bits, as GPUs do. Devices read and write DRAM, and take a line out of the L2 when they write it.
 //!
 //! An integrated GPU has no DRAM of its own: its L2 is a cache of the server's memory system ([`SimtBacking`]), which is asked
 //! at the clock at which the instruction is issued, so that all who share it ask in order of time. What the request takes to
@@ -13,9 +13,10 @@
 use serde::{Deserialize, Serialize};
 use units::{Line, Ps, Ticket};
 
+use super::controllers::OwnControllers;
 use super::later::{LaterLines, WaitingWarp, WarpPlace, is_later};
 use super::merge::{Inst, WarpOperation, WarpPlacement, both};
-use super::spec::{CacheLevelSpec, SimtSpec};
+use super::spec::{CacheLevelSpec, MemoryOrder, SimtSpec};
 use crate::MachineError;
 use crate::cache::{CacheSpec, Lru, TagArray, WriteOutcome};
 use crate::divisor::Divisor;
@@ -33,7 +34,7 @@ pub struct Sectors<'a> {
 /// Where a line is among banks and channels: the lowest five bits are mixed with those above, so that packets, which
 /// begin at multiples of their slots, do not all begin in one channel. No two lines come to the same place.
 #[inline(always)]
-fn spread(line: u32) -> u32 {
+pub(super) fn spread(line: u32) -> u32 {
     let above = line >> 5 ^ line >> 10 ^ line >> 15 ^ line >> 20;
     line ^ above & 31
 }
@@ -45,11 +46,14 @@ const GROUP: usize = 64;
 pub trait SimtBacking {
     /// Whether there is one: without it the L2 and the DRAM are the GPU's own.
     const IS_SHARED: bool;
+    /// Whether it has to be asked in order of time over all who share it: at the clock of issue, in place of that at which the L2 is.
+    const IN_ORDER_OF_TIME: bool = true;
 
     /// Where a line of a program lies.
     fn place(&self, line: u32) -> Line;
 
-    /// Uses `line` of the L2, which brings it in if need be, at `now`, the present of all who share the memory.
+    /// Uses `line` of the L2, which brings it in if need be, at `now`: the present of all who share the memory, or where it
+    /// need not be asked in order of time when the L2 is.
     fn use_line(&mut self, line: Line, write: bool, now: Ps) -> SharedAnswer;
 
     /// Nothing may be asked for from here on before an answer is known.
@@ -219,6 +223,8 @@ pub struct SimtMemory {
     period: Period,
     counters: SimtMemoryCounters,
     later: LaterLines,
+    /// In place of `dram` and the L2's tags; lent to who steps the shader cores.
+    controllers: Option<Box<OwnControllers>>,
 }
 
 impl SimtMemory {
@@ -231,16 +237,23 @@ impl SimtMemory {
             Some(level) => vec![SectorCache::new(level, "gpu.l1")?; spec.cores as usize],
             None => Vec::new(),
         };
+        let mut l2 = SectorCache::new(&spec.l2, "gpu.l2")?;
+        let mut controllers = None;
+        if spec.memory.controller != MemoryOrder::InOrder {
+            let tags = std::mem::replace(&mut l2.tags, TagArray::new(1, 1));
+            controllers = OwnControllers::new(spec, tags)?.map(Box::new);
+        }
         Ok(SimtMemory {
             l1,
             ports: vec![0; spec.cores as usize],
-            l2: SectorCache::new(&spec.l2, "gpu.l2")?,
+            l2,
             banks: Banks::new(spec.l2.banks),
             dram: Dram::new(&spec.memory.dram()?, "gpu.memory")?,
             interconnect: u64::from(spec.interconnect),
             period: Period::new(spec.frequency.period().0),
             counters: SimtMemoryCounters::default(),
             later: LaterLines::default(),
+            controllers,
         })
     }
 
@@ -251,17 +264,18 @@ impl SimtMemory {
 
     /// What the DRAM has done.
     pub fn dram(&self) -> DramCounters {
-        self.dram.counters()
+        self.controllers.as_ref().map_or_else(|| self.dram.counters(), |own| own.counters())
     }
 
     /// The DRAM's peak, bytes a second.
     pub fn peak_bytes_per_s(&self) -> f64 {
-        self.dram.peak_bytes_per_s()
+        self.controllers.as_ref().map_or_else(|| self.dram.peak_bytes_per_s(), |own| own.peak_bytes_per_s())
     }
 
     /// When the data of a load that finds nothing and meets nobody are there, clocks after it is issued.
     pub fn unloaded_miss(&self) -> u64 {
-        let dram = self.period.clocks(self.dram.unloaded_miss().0);
+        let own = self.controllers.as_ref().map(|own| own.unloaded_miss());
+        let dram = self.period.clocks(own.unwrap_or_else(|| self.dram.unloaded_miss()).0);
         // The sector takes a clock at the port and one at the bank.
         2 + 2 * self.interconnect + self.l2.latency + dram
     }
@@ -271,9 +285,10 @@ impl SimtMemory {
         2 + 2 * self.interconnect + self.l2.latency
     }
 
-    /// The sectors of an instruction of core `core` that is issued at `now`: when the last of them is there.
-    #[inline]
-    pub fn access(&mut self, core: usize, inst: &Inst, sectors: &Sectors<'_>, now: u64) -> u64 {
+    /// The sectors of an instruction of core `core` that is issued at `now`: when the last of them is there, where memory answers in
+    /// order of issue.
+    #[cfg(test)]
+    pub(super) fn access(&mut self, core: usize, inst: &Inst, sectors: &Sectors<'_>, now: u64) -> u64 {
         let warp = WarpPlace { core: core as u32, slot: 0 };
         self.access_over(warp, inst, sectors, now, &mut OwnMemory).0
     }
@@ -437,7 +452,8 @@ impl SimtMemory {
     /// The L2, which is asked at `found`, uses a line of `shared` for an instruction that was issued at `issued`: when it is there,
     /// or its mark, and whether it was.
     fn ask<S: SimtBacking>(&mut self, line: Line, write: bool, issued: u64, found: u64, shared: &mut S) -> (u64, bool) {
-        let now = Ps(issued * self.period.ps);
+        let asked = if S::IN_ORDER_OF_TIME { issued } else { found };
+        let now = Ps(asked * self.period.ps);
         let SharedAnswer { slot, comes } = shared.use_line(line, write, now);
         let ready = match comes {
             Coming::There => None,
@@ -488,6 +504,11 @@ impl SimtMemory {
 
     /// A device writes or reads `lines` lines from `first` on: the NIC, in DRAM.
     pub fn device(&mut self, first: u32, lines: u32, write: bool, now: u64) {
+        if let Some(own) = &mut self.controllers {
+            let lines = (0..lines).map(|n| Line(spread(first + n).into()));
+            self.counters.device_lines += lines.map(|line| u64::from(own.device(line, write, now))).sum::<u64>();
+            return;
+        }
         for n in 0..lines {
             let line = Line(spread(first + n).into());
             if write {
@@ -497,6 +518,26 @@ impl SimtMemory {
             }
             self.dram_line(line, write, now);
             self.counters.device_lines += 1;
+        }
+    }
+
+    /// The controllers of its own DRAM, if it has some, for who steps the shader cores and [gives them
+    /// back](SimtMemory::give_back).
+    #[inline]
+    pub(super) fn lend_controllers(&mut self) -> Option<Box<OwnControllers>> {
+        self.controllers.take()
+    }
+
+    /// See [`SimtMemory::lend_controllers`].
+    #[inline]
+    pub(super) fn give_back(&mut self, controllers: Box<OwnControllers>) {
+        self.controllers = Some(controllers);
+    }
+
+    /// All that was asked for up to `now` has come to its DRAM, where no warp waits for a line.
+    pub fn settle(&mut self, now: u64) {
+        if let Some(own) = &mut self.controllers {
+            own.settle(now);
         }
     }
 

@@ -15,6 +15,7 @@
 //! simulator", ISPASS 2009, which the paper was simulated on.
 
 pub mod batch;
+mod controllers;
 pub mod core;
 pub mod dcq;
 pub mod hermes;
@@ -35,4 +36,4 @@ pub use lane::{LaneOp, LaneRecorder, Lanes, OpKind};
 pub use memory::{Coming, OwnMemory, Sectors, SharedAnswer, SimtBacking, SimtMemory, SimtMemoryCounters};
 pub use merge::{Code, Inst, MEMBERS, MergeError, Merger, SITES_A_MEMBER, WARP, WarpOperation, WarpPlacement};
 pub use outcome::{DelayPart, MemberShare, PacketArrival, SimtOutcome, WarpRecord};
-pub use spec::{CacheLevelSpec, KernelSpec, Scheduler, SimtMemorySpec, SimtSpec};
+pub use spec::{CacheLevelSpec, KernelSpec, MemoryOrder, Scheduler, SimtMemorySpec, SimtSpec};

@@ -6,7 +6,7 @@ use units::{Frequency, Size, Span};
 
 use super::merge::WARP;
 use crate::MachineError;
-use crate::dram::DramSpec;
+use crate::dram::{Commanded, ControllerSetting, DramSpec};
 
 /// Which of the warps that could go is issued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -33,7 +33,20 @@ pub struct CacheLevelSpec {
     pub banks: u32,
 }
 
-/// DRAM behind the L2: a standard that is shipped, answered in arrival order.
+/// Which request a channel of a GPU's own DRAM serves next.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum MemoryOrder {
+    /// In order of issue, writes among reads, by bank and bus alone.
+    #[default]
+    InOrder,
+    /// A controller at the level of commands: `{ order = "fr-fcfs=16", writes = "drain=32/24/8" }` serves row hits first and gathers
+    /// writes.
+    #[serde(untagged)]
+    Commands(ControllerSetting),
+}
+
+/// DRAM behind the L2: a standard that is shipped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SimtMemorySpec {
@@ -44,6 +57,15 @@ pub struct SimtMemorySpec {
     pub channels: Option<u32>,
     /// Controller and queues, apart from the DRAM itself.
     pub overhead: Span,
+    /// `in-order`, or a controller that reorders.
+    #[serde(default, skip_serializing_if = "MemoryOrder::is_in_order")]
+    pub controller: MemoryOrder,
+}
+
+impl MemoryOrder {
+    fn is_in_order(&self) -> bool {
+        *self == MemoryOrder::InOrder
+    }
 }
 
 impl SimtMemorySpec {
@@ -55,6 +77,17 @@ impl SimtMemorySpec {
         let all = DramSpec::of_standard(&self.standard, self.overhead)
             .map_err(|e| MachineError { path: "gpu.memory.standard".into(), ..e })?;
         Ok(DramSpec { channels: self.channels.unwrap_or(all.channels), ..all })
+    }
+
+    /// Its controllers; [`None`] if it answers in order of issue.
+    ///
+    /// # Errors
+    /// As [`SimtMemorySpec::dram`], and controllers that contradict themselves or the standard.
+    pub fn controllers(&self) -> Result<Option<Commanded>, MachineError> {
+        match &self.controller {
+            MemoryOrder::InOrder => Ok(None),
+            MemoryOrder::Commands(setting) => Commanded::new(&self.dram()?, setting, "gpu.memory").map(Some),
+        }
     }
 }
 
@@ -174,8 +207,21 @@ pub(super) fn paper() -> SimtSpec {
         interconnect: 20,
         l1: None,
         l2: CacheLevelSpec { size: Size::from_bytes(512 << 10), ways: 8, latency: 20, banks: 8 },
-        memory: SimtMemorySpec { standard: "gddr5-8000".into(), channels: Some(8), overhead: Span::from_ns(20.0) },
+        memory: SimtMemorySpec {
+            standard: "gddr5-8000".into(),
+            channels: Some(8),
+            overhead: Span::from_ns(20.0),
+            controller: MemoryOrder::InOrder,
+        },
     }
+}
+
+/// As [`paper`], with row hits first and writes drained in bursts.
+#[cfg(test)]
+pub(super) fn first_ready() -> SimtSpec {
+    let mut spec = paper();
+    spec.memory.controller = MemoryOrder::Commands(ControllerSetting::default());
+    spec
 }
 
 #[cfg(test)]
