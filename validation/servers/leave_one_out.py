@@ -30,8 +30,6 @@ OLDER: Final = (CPI, 62.0)
 OTHERS: Final = ("CX-4 rdma, 1 worker", "CX-4 mlx5, 1 worker", "CX-5 rdma, 1 worker", "CX-5 mlx5, 1 worker")
 # What Intel says of one clock: Sunny Cove over Skylake 1.18, Golden Cove over Cypress Cove 1.19.
 GAIN: Final = 1.18 * 1.19
-# Skylake over Haswell, both at 3.5 GHz, one thread: PC Perspective, "The Intel Core i7-6700K Review", 2015, p. 5.
-OVER_HASWELL: Final = 1.10
 
 
 @dataclass(frozen=True)
@@ -59,38 +57,23 @@ def refitted() -> Without:
     return Without({"": [*_core(cpi, stall), "nic.queue_interval=0 ns"]}, words)
 
 
-def doorbells() -> Without:
-    """A core next to Ivy Bridge's; how long a doorbell is on its way by PacketMill's NAT, which rings one a packet."""
-    rows = [row for row in _rows("PacketMill") if row["case"] == "NAT, 1 core"]
-    measured = float(rows[0]["measured"])
-
-    def cycles(interval: float) -> float:
-        return 1 / _predicted(rows, [f"nic.doorbell_interval={interval:.2f} ns"])[0]["predicted"]
-
-    low, high = 100.0, 160.0
-    at_low, at_high = cycles(low), cycles(high)
-    interval = low + (1 / measured - at_low) * (high - low) / (at_high - at_low)
-    settings = [*_core(*OLDER), f"nic.doorbell_interval={interval:.1f} ns"]
-    settings += [f"nic.{each}=0 ns" for each in ("rx_pipeline", "tx_pipeline")]
-    words = f"a core as Haswell's; doorbell_interval {interval:.0f} ns by PacketMill's NAT; no pipelines"
-    return Without({"": settings}, words)
-
-
 def _core(cpi: float, stall: float) -> list[str]:
     return [f"machine.core.cpi={cpi:.4f}", f"machine.core.packet_stall={stall:.1f} cycles"]
 
 
 def without() -> dict[str, Without]:
     """What each source's rows are set to when it is left out."""
-    rapids, haswell = _core(CPI / GAIN, STALL / GAIN), _core(CPI * OVER_HASWELL, STALL * OVER_HASWELL)
+    rapids = _core(CPI / GAIN, STALL / GAIN)
+    ixy = [*_core(*OLDER), *(f"nic.{each}=0 ns" for each in ("doorbell", "doorbell_interval"))]
+    ixy += [f"nic.{each}=0 ns" for each in ("rx_pipeline", "tx_pipeline")]
     return {
         "PacketMill": refitted(),
         "VPP IPv4": Without(
             {"": ["nic.packet_interval=0 ns"], "xeon-platinum-8562y": rapids},
             "Emerald Rapids by Intel's gains of its cores at one clock; no packet_interval",
         ),
-        "ixy": doorbells(),
-        "CSIT VPP": Without({"": haswell}, "Skylake's core by its gain at one clock"),
+        "ixy": Without({"": ixy}, "a core as Haswell's; no doorbells, no pipelines"),
+        "CSIT VPP": Without({"": _core(CPI, STALL)}, "a core as Skylake's"),
     }
 
 
