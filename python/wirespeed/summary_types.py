@@ -763,6 +763,11 @@ class CurvePoint(TypedDict, total=False):
     """Median sojourn."""
     p99_ns: float
     """The sojourn that 99 % do not exceed."""
+    ring_growth: float
+    """What the ring of a core held more at the end than at the beginning, over the packets that came to it: the
+    largest share of all cores, 0 where that may be chance. What loses nothing yet, but has such a ring, is an
+    overload.
+    """
 
 
 class IntervalSummary(TypedDict, total=False):
@@ -867,6 +872,10 @@ Trial = TypedDict(
         "p50_ns": float,
         # The sojourn that 99 % do not exceed.
         "p99_ns": float,
+        # What the ring of a core held more at the end than at the beginning, over the packets that came to it: the
+        # largest share of all cores, 0 where that may be chance. What loses nothing yet, but has such a ring, is an
+        # overload.
+        "ring_growth": float,
         # Whether its loss is within the limit, that by stalls among it.
         "pass": bool,
         # Lost over offered packets by stalls of the system alone; null where none were placed.
@@ -1222,6 +1231,11 @@ class Summary(TypedDict, total=False):
     """How the run was sampled; null where all of it was to be timed."""
     stationary: bool | None
     """Whether what was measured shows no trend; null where too few packets were sent to tell."""
+    ring_growth: float | None
+    """What the ring of a core held more at the last arrival than at the first, over the packets that came to it:
+    the largest share of all cores, 0 where that may be chance; null of windows, and of traffic that comes in bursts
+    of its own.
+    """
     offered_mpps: float
     """Offered rate over the measured time."""
     carried_mpps: float
