@@ -15,7 +15,7 @@
 use serde::{Deserialize, Serialize};
 use units::{Line, Ps, Ticket};
 
-use super::memory::{Coming, SharedAnswer, SimtBacking, spread};
+use super::backing::{Coming, SharedAnswer, SimtBacking, spread};
 use super::spec::SimtSpec;
 use crate::MachineError;
 use crate::cache::{Lru, TagArray, WriteOutcome};

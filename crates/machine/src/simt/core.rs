@@ -27,8 +27,9 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use units::{Ps, Ticket};
 
+use super::backing::{OwnMemory, SimtBacking};
 use super::later::WarpPlace;
-use super::memory::{OwnMemory, Sectors, SimtBacking, SimtMemory};
+use super::memory::{Sectors, SimtMemory};
 use super::merge::{Code, MEMBERS, WarpOperation, WarpPlacement};
 use super::spec::{Scheduler, SimtSpec};
 use crate::MachineError;

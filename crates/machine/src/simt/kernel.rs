@@ -5,8 +5,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::backing::SimtBacking;
 use super::core::{Deadlock, FinishedWarp, Shaders};
-use super::memory::SimtBacking;
 use super::merge::{Code, WarpPlacement};
 
 /// See the module header.
@@ -124,7 +124,7 @@ mod tests {
     use probe::{Probe, Ref, RegionId, RegionSpec, Sharing};
     use units::{Line, Ps, Ticket};
 
-    use super::super::memory::{Coming, OwnMemory, SharedAnswer};
+    use super::super::backing::{Coming, OwnMemory, SharedAnswer};
     use super::super::merge::{Merger, WARP};
     use super::super::spec::{SimtSpec, paper};
     use super::super::{CacheLevelSpec, LaneRecorder};

@@ -13,6 +13,7 @@
 use serde::{Deserialize, Serialize};
 use units::{Line, Ps, Ticket};
 
+use super::backing::{Coming, SharedAnswer, SimtBacking, spread};
 use super::controllers::OwnControllers;
 use super::later::{LaterLines, WaitingWarp, WarpPlace, is_later};
 use super::merge::{Inst, WarpOperation, WarpPlacement, both};
@@ -31,74 +32,8 @@ pub struct Sectors<'a> {
     pub at: &'a WarpPlacement,
 }
 
-/// Where a line is among banks and channels: the lowest five bits are mixed with those above, so that packets, which
-/// begin at multiples of their slots, do not all begin in one channel. No two lines come to the same place.
-#[inline(always)]
-pub(super) fn spread(line: u32) -> u32 {
-    let above = line >> 5 ^ line >> 10 ^ line >> 15 ^ line >> 20;
-    line ^ above & 31
-}
-
 /// Lines that are worked out together.
 const GROUP: usize = 64;
-
-/// The memory system that shader cores share with others.
-pub trait SimtBacking {
-    /// Whether there is one: without it the L2 and the DRAM are the GPU's own.
-    const IS_SHARED: bool;
-    /// Whether it has to be asked in order of time over all who share it: at the clock of issue, in place of that at which the L2 is.
-    const IN_ORDER_OF_TIME: bool = true;
-
-    /// Where a line of a program lies.
-    fn place(&self, line: u32) -> Line;
-
-    /// Uses `line` of the L2, which brings it in if need be, at `now`: the present of all who share the memory, or where it
-    /// need not be asked in order of time when the L2 is.
-    fn use_line(&mut self, line: Line, write: bool, now: Ps) -> SharedAnswer;
-
-    /// Nothing may be asked for from here on before an answer is known.
-    fn next_answer(&self) -> Ps;
-}
-
-/// What became of a line of the L2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SharedAnswer {
-    /// Where it is, as the number of its set times that of the ways plus its way.
-    pub slot: Option<usize>,
-    /// When it comes, if the request had come to the memory system at once.
-    pub comes: Coming,
-}
-
-/// When a line comes to the L2.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Coming {
-    /// It was there, or is on its way already.
-    There,
-    /// At this time.
-    At(Ps),
-    /// An answer will say.
-    Later(Ticket),
-}
-
-/// Memory of one's own: there is nobody to share with.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct OwnMemory;
-
-impl SimtBacking for OwnMemory {
-    const IS_SHARED: bool = false;
-
-    fn place(&self, line: u32) -> Line {
-        Line(line.into())
-    }
-
-    fn use_line(&mut self, _: Line, _: bool, _: Ps) -> SharedAnswer {
-        SharedAnswer { slot: None, comes: Coming::There }
-    }
-
-    fn next_answer(&self) -> Ps {
-        Ps::MAX
-    }
-}
 
 /// What the memory system has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, derive_more::Sub, Serialize, Deserialize)]
@@ -290,7 +225,7 @@ impl SimtMemory {
     #[cfg(test)]
     pub(super) fn access(&mut self, core: usize, inst: &Inst, sectors: &Sectors<'_>, now: u64) -> u64 {
         let warp = WarpPlace { core: core as u32, slot: 0 };
-        self.access_over(warp, inst, sectors, now, &mut OwnMemory).0
+        self.access_over(warp, inst, sectors, now, &mut super::backing::OwnMemory).0
     }
 
     /// As [`SimtMemory::access`], where `shared` is behind the cores; and for how many lines `warp` waits whose time is not known.

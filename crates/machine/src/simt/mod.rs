@@ -14,6 +14,7 @@
 //! and memory system after Bakhoda, Yuan, Fung, Wong, Aamodt, "Analyzing CUDA workloads using a detailed GPU
 //! simulator", ISPASS 2009, which the paper was simulated on.
 
+mod backing;
 pub mod batch;
 mod controllers;
 pub mod core;
@@ -28,12 +29,13 @@ pub mod outcome;
 mod spec;
 
 pub use self::core::{Deadlock, FinishedWarp, Shaders};
+pub use backing::{Coming, OwnMemory, SharedAnswer, SimtBacking};
 pub use batch::{BatchSpec, Overlap};
 pub use dcq::{DcqSpec, DelayCommitQueue};
 pub use hermes::{HermesSpec, WarpTimeout};
 pub use kernel::{Kernel, KernelStep};
 pub use lane::{LaneOp, LaneRecorder, Lanes, OpKind};
-pub use memory::{Coming, OwnMemory, Sectors, SharedAnswer, SimtBacking, SimtMemory, SimtMemoryCounters};
+pub use memory::{Sectors, SimtMemory, SimtMemoryCounters};
 pub use merge::{Code, Inst, MEMBERS, MergeError, Merger, SITES_A_MEMBER, WARP, WarpOperation, WarpPlacement};
 pub use outcome::{DelayPart, MemberShare, PacketArrival, SimtOutcome, WarpRecord};
 pub use spec::{CacheLevelSpec, KernelSpec, MemoryOrder, Scheduler, SimtMemorySpec, SimtSpec};

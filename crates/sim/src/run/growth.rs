@@ -6,7 +6,7 @@
 use crate::server::Server;
 
 /// More than so many bursts in a ring are no burst that has just come.
-const BURSTS: u64 = 4;
+const BURSTS: u64 = 2;
 /// A smaller share of what came to a core is none: the default of `run.search_resolution`.
 const SHARE: f64 = 0.005;
 

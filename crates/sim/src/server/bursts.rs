@@ -122,9 +122,7 @@ impl Server {
         }
         worker.counters.packets += if back > 0 { 0 } else { worker.packets.len() as u64 };
         worker.counters.bursts += u64::from(back == 0);
-        let to_ring = worker.doorbells(self.function.runs(&worker.packets));
-        worker.counters.doorbells += u64::from(to_ring.refilled) + u64::from(to_ring.sent);
-        worker.to_ring = to_ring;
+        worker.will_ring(self.function.runs(&worker.packets));
         worker.begin_at(now, self.core_spec.stalls(worker.packets.len()));
         worker.started = now;
         worker.before = worker.core.instructions();

@@ -88,7 +88,7 @@ pub(super) struct ServerCore {
     pub(super) read_from: Ps,
     /// Mbufs that its burst gives up, each with its packet.
     pub(super) dead: Vec<(u32, u64)>,
-    /// Its doorbells, and those of its burst: see [`ServerCore::doorbells`].
+    /// Its doorbells, and those of its burst: see [`ServerCore::will_ring`].
     pub(super) bells: Doorbells,
     pub(super) to_ring: ToRing,
     /// What they take, and the stalls of its burst; what it waits for buffers to be unmapped is in it, too.
@@ -117,20 +117,18 @@ impl ServerCore {
         matches!(self.state, CoreState::Running | CoreState::Finishing)
     }
 
-    /// What its burst rings, which hands over `runs` of packets one by one, or all at once: a doorbell for its receive queue, where that
-    /// was refilled, and for what it sends one of each port that something goes to, or of each run.
-    pub(super) fn doorbells(&self, runs: Option<u32>) -> ToRing {
+    /// Notes and counts what its burst rings, which hands over `runs` of packets one by one, or all at once: a doorbell for its receive
+    /// queue, where that was refilled, and for what it sends one of each port that something goes to, or of each run.
+    pub(super) fn will_ring(&mut self, runs: Option<u32>) {
         let refilled = matches!(&self.input, CoreInput::Nic(rx) if rx.rings());
         let ports = self.in_burst.iter().fold(0u64, |ports, entry| match entry.next {
             NextStop::Ends(PacketFate::Sent(PortId(port))) => ports | 1 << port,
             _ => ports,
         });
         let ports = ports.count_ones();
-        ToRing {
-            refilled,
-            sent: runs.map_or(ports, |runs| if ports > 0 { runs } else { 0 }),
-            one_by_one: runs.is_some(),
-        }
+        let sent = runs.map_or(ports, |runs| if ports > 0 { runs } else { 0 });
+        self.counters.doorbells += u64::from(refilled) + u64::from(sent);
+        self.to_ring = ToRing { refilled, sent, one_by_one: runs.is_some() };
     }
 }
 
