@@ -572,7 +572,7 @@ def curve_text(summary: Summary) -> str | None:
     if not points:
         return None
     if not clean and not points[0]["loss"]:
-        return f"A ring fills at every load that was tried, from {q.share(points[0]['load'], 0)} of line rate on."
+        return f"A ring fills at the least load that was tried, {q.share(points[0]['load'], 0)} of line rate."
     if not clean:
         return f"Packets are lost at every load that was tried, from {q.share(points[0]['load'], 0)} of line rate on."
     load, carried = clean[-1]["load"], clean[-1].get("carried_mpps")
@@ -597,9 +597,15 @@ def curve_packets_text(summary: Summary) -> str | None:
         return None
     least, most = min(counts), max(counts)
     each = q.count(least) if least == most else f"{q.count(least)} to {q.count(most)}"
+    unseen = [p.get("least_ring_growth") for p in summary.get("curve") or []]
+    looked = [share for share in unseen if q.is_number(share)]
+    shows = (
+        f" An overload of less than {q.share(max(looked), 1)} of what comes to a core would not show." if looked else ""
+    )
+    fills = " and no ring fills" if looked and len(looked) == len(unseen) else ""
     return (
-        f"Each point stands for {each} packets after a warm-up of its own: where none is lost and no ring fills, the "
-        f"loss is below {q.probability(3 / least)} at 95 %."
+        f"Each point stands for {each} packets after a warm-up of its own: where none is lost{fills}, the loss is below"
+        f" {q.probability(3 / least)} at 95 %.{shows}"
     )
 
 

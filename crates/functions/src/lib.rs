@@ -204,11 +204,11 @@ macro_rules! functions {
 }
 
 impl Function {
-    /// In how many calls it hands a burst's packets to the driver, where it does that run by run: see [`ProgramSpec::by_flow`].
-    pub fn runs(&self, burst: &[Packet]) -> Option<u32> {
+    /// In how many calls it hands the packets of a burst that are `sent` to the driver, where it does that run by run: see [`ProgramSpec::by_flow`].
+    pub fn runs<'a>(&self, sent: impl Iterator<Item = &'a Packet> + Clone) -> Option<u32> {
         match self {
-            Function::Program(program) => program.runs(burst),
-            Function::Chain(chain) => chain.members().find_map(|member| member.runs(burst)),
+            Function::Program(program) => program.runs(sent),
+            Function::Chain(chain) => chain.members().find_map(|member| member.runs(sent.clone())),
             _ => None,
         }
     }

@@ -255,12 +255,12 @@ impl Program {
         })
     }
 
-    /// In how many runs of one flow `burst` falls, where packets are sent by flow. A packet without a flow is a run of its own.
-    pub fn runs(&self, burst: &[Packet]) -> Option<u32> {
+    /// In how many runs of one flow `sent` falls, where packets are sent by flow. A packet without a flow is a run of its own.
+    pub fn runs<'a>(&self, sent: impl Iterator<Item = &'a Packet>) -> Option<u32> {
         let flow = |packet: &Packet| layers(&packet.data).ok().map(|layers| layers.five_tuple);
         self.spec.by_flow.then(|| {
             let mut last = None;
-            burst.iter().fold(0, |runs, packet| {
+            sent.fold(0, |runs, packet| {
                 let before = std::mem::replace(&mut last, flow(packet));
                 runs + u32::from(last.is_none() || last != before)
             })
@@ -598,7 +598,7 @@ mod tests {
         let runs = |by_flow, destinations: &[u32]| {
             let spec = ProgramSpec { by_flow, stages: vec![stage(&["load mbuf 0"])], ..ProgramSpec::default() };
             let program = Program::new(&spec, std::iter::empty(), None, 2).unwrap();
-            program.runs(&packets(destinations))
+            program.runs(packets(destinations).iter())
         };
         assert_eq!(runs(true, &[1, 1, 2, 2, 2, 1]), Some(3));
         assert_eq!(runs(true, &[1, 2, 3]), Some(3));

@@ -111,7 +111,7 @@ impl SplitBackend {
     /// `backends` take batches of up to `most` packets between them, by `policy`; each has at least `slots` slots, a power of two.
     ///
     /// # Errors
-    /// No backend; one with fewer slots; a share that is none.
+    /// No backend; one with fewer slots, or too few tasks for a batch; a share that is none.
     pub fn new(
         name: &'static str,
         backends: Vec<Box<dyn Backend>>,
@@ -131,6 +131,19 @@ impl SplitBackend {
         }
         if most == 0 || u64::from(most) > slots / 2 {
             return wrong("batch", most.to_string(), "allowed are 1 and more, up to half the slots");
+        }
+        // Batches may begin anywhere among a backend's tasks, and then take one more.
+        let takes = |own: &dyn Backend| {
+            let (mut done, mut tasks) = (0, 1);
+            while done < u64::from(most) {
+                done += own.fit(done, u64::from(most) - done);
+                tasks += 1;
+            }
+            tasks <= own.room()
+        };
+        if let Some(short) = backends.iter().find(|own| !takes(own.as_ref())) {
+            let came = format!("{most}, with {}", short.name());
+            return wrong("batch", came, "must be less, or the mode one that has several batches under way");
         }
         let member =
             |backend| SplitPart { backend, next: 0, posted: VecDeque::new(), failed: None, redone: 0, lost: 0 };

@@ -452,7 +452,7 @@ impl Facts<'_> {
         }
         if let Some(growth) = self.overload() {
             let headline = format!(
-                "No verdict: none of {n} packets was lost yet, but {} waited in the ring of core {} at the end: {} of what came to it.",
+                "No verdict: none of {n} packets was lost yet, but the ring of core {1} held {0} more at the end: {2} of what came to it.",
                 count(growth.packets),
                 growth.core,
                 percent(growth.share)
@@ -561,10 +561,11 @@ impl Facts<'_> {
             let lost = count(self.lost);
             reasons.push(format!("{lost} of {n} packets were lost: {}{width} at 95 %.", percent(loss.value)));
             if let Some(growth) = self.overload() {
-                let longer = (self.lost + growth.all) as f64 / self.packets as f64;
+                let all = growth.all.max(0) as u64;
+                let longer = (self.lost + all) as f64 / self.packets as f64;
                 reasons.push(format!(
                     "Rings still filled: they held {} packets more at the end. A longer run loses about {}.",
-                    count(growth.all),
+                    count(all),
                     percent(longer)
                 ));
             }

@@ -1,14 +1,17 @@
 //! What receive rings held more at the end of a run than at its beginning.
 //!
 //! Rings take in an overload until they are full, so that a run that ends before has lost nothing, or less than a longer one. What came to a
-//! core and was not taken stands in its ring: by so much more came than it can take.
+//! core and was not taken stands in its ring: by so much more came than it can take. A core that just keeps up has a queue that wanders, as far
+//! as the root of the packets that came; more than that is no chance.
+//!
+//! **Left out**: what waits elsewhere, in the NIC's memory, in transmit rings and before a GPU.
 
 use crate::server::Server;
 
-/// More than so many bursts in a ring are no burst that has just come.
-const BURSTS: u64 = 2;
-/// A smaller share of what came to a core is none: the default of `run.search_resolution`.
-const SHARE: f64 = 0.005;
+/// Of full bursts, which come and go.
+const BURSTS: f64 = 2.0;
+/// Standard deviations of what comes to a core, as Poisson's: of 64 cores that just keep up one in some hundreds is further off.
+const WANDERS: f64 = 4.0;
 
 /// The growth of receive rings, and of software queues, over a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -17,10 +20,12 @@ pub struct RingGrowth {
     pub core: usize,
     /// Packets that its ring held more at the last arrival than at the first.
     pub packets: u64,
-    /// These over the packets that came to it; 0 where that is a few bursts that came together, or next to nothing.
+    /// These over the packets that came to it; 0 where that may be chance.
     pub share: f64,
+    /// The least share that is no chance, of the core to which most came.
+    pub least: f64,
     /// Packets that all rings together held more.
-    pub all: u64,
+    pub all: i64,
 }
 
 impl RingGrowth {
@@ -40,19 +45,21 @@ impl RingLevels {
         RingLevels(taken.zip(server.waiting()).collect())
     }
 
-    /// Between this state and a later one, of cores that take bursts of `burst`; none where packets come in bursts of their own, after
-    /// which rings are full or empty by chance.
+    /// Between this state and a later one, of cores that take bursts of `burst`; none where packets come in bursts of their own, or the
+    /// system stalls cores, after which rings are full or empty by chance.
     pub(super) fn growth(&self, server: &Server, burst: u64) -> Option<RingGrowth> {
-        if !server.is_steady() {
+        if !server.is_steady() || server.has_stalls() {
             return None;
         }
-        let mut found = RingGrowth::default();
+        let mut found = RingGrowth { least: 1.0, ..RingGrowth::default() };
         for (core, (from, to)) in self.0.iter().zip(RingLevels::of(server).0).enumerate() {
+            found.all += to.1 as i64 - from.1 as i64;
+            let came = ((to.0 + to.1).saturating_sub(from.0 + from.1)).max(1) as f64;
+            let least = (BURSTS * burst as f64 + WANDERS * came.sqrt()) / came;
             let packets = to.1.saturating_sub(from.1);
-            found.all += packets;
-            let came = (to.0 + to.1).saturating_sub(from.0 + from.1);
-            let share = packets as f64 / came.max(1) as f64;
-            if packets > BURSTS * burst && share > SHARE.max(found.share) {
+            let share = packets as f64 / came;
+            found.least = found.least.min(least);
+            if share > least.max(found.share) {
                 found = RingGrowth { core, packets, share, ..found };
             }
         }

@@ -79,8 +79,8 @@ pub struct Trial {
     pub p99_ns: f64,
     /// Lost over offered packets by stalls alone that were placed; none where none were.
     pub stall_loss: Option<f64>,
-    /// What rings held more at its end.
-    pub growth: RingGrowth,
+    /// What rings held more at its end, where that is known.
+    pub growth: Option<RingGrowth>,
 }
 
 impl Trial {
@@ -89,16 +89,21 @@ impl Trial {
         self.lost as f64 / self.packets.max(1) as f64
     }
 
+    /// Whether a ring was on its way to overflow.
+    fn fills(&self) -> bool {
+        self.growth.is_some_and(|growth| growth.is_overload())
+    }
+
     /// Whether its loss is within `limit`, stalls left out, and no ring was on its way to overflow.
     pub fn passes_without_stalls(&self, limit: f64) -> bool {
-        self.loss() <= limit && !self.growth.is_overload()
+        self.loss() <= limit && !self.fills()
     }
 
     /// Whether its loss is within `limit`, that by stalls among it. What comes to less than a packet in [`TRIAL_SECONDS`] is none.
     pub fn passes(&self, limit: f64) -> bool {
         let in_all = |loss: f64| loss * self.offered_mpps * 1e6 * TRIAL_SECONDS;
         let by_stalls = self.stall_loss.filter(|&loss| in_all(loss) >= 1.0).unwrap_or(0.0);
-        self.loss() + by_stalls <= limit && !self.growth.is_overload()
+        self.loss() + by_stalls <= limit && !self.fills()
     }
 
     fn of(measured: &Measured, load: f64, scenario: &Scenario, stalls: Option<&PlacedStalls>) -> Trial {
@@ -120,7 +125,7 @@ impl Trial {
             p50_ns: quantile(0.5),
             p99_ns: quantile(0.99),
             stall_loss: stalls.map(by_stalls),
-            growth: m.growth.unwrap_or_default(),
+            growth: m.growth,
         }
     }
 }

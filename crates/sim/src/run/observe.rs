@@ -91,6 +91,7 @@ pub(super) fn observe(unobserved: Unobserved, trace: Option<&LifeSpec>, watch: &
     loop {
         if !partial && watch.is_stopped() {
             partial = true;
+            measure.growth = measure.growth.or_else(|| rings.growth(&server, burst));
             server.offer_in_all(server.offered());
         }
         let pause = Pause { offered: first + packets, at: next_look };

@@ -122,7 +122,7 @@ impl Server {
         }
         worker.counters.packets += if back > 0 { 0 } else { worker.packets.len() as u64 };
         worker.counters.bursts += u64::from(back == 0);
-        worker.will_ring(self.function.runs(&worker.packets));
+        worker.will_ring(self.function.runs(worker.sent()));
         worker.begin_at(now, self.core_spec.stalls(worker.packets.len()));
         worker.started = now;
         worker.before = worker.core.instructions();

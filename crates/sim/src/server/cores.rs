@@ -117,6 +117,12 @@ impl ServerCore {
         matches!(self.state, CoreState::Running | CoreState::Finishing)
     }
 
+    /// The packets of its burst that are sent.
+    pub(super) fn sent(&self) -> impl Iterator<Item = &Packet> + Clone {
+        let is_sent = |entry: &InBurst| matches!(entry.next, NextStop::Ends(PacketFate::Sent(_)));
+        self.packets.iter().zip(&self.in_burst).filter(move |(_, entry)| is_sent(entry)).map(|(packet, _)| packet)
+    }
+
     /// Notes and counts what its burst rings, which hands over `runs` of packets one by one, or all at once: a doorbell for its receive
     /// queue, where that was refilled, and for what it sends one of each port that something goes to, or of each run.
     pub(super) fn will_ring(&mut self, runs: Option<u32>) {
@@ -167,7 +173,8 @@ impl ServerCore {
             if to_ring.refilled && part == parts.div_ceil(2) {
                 end = self.bells.ring(end);
             }
-            if to_ring.one_by_one && part <= u64::from(to_ring.sent) {
+            // Of one run the only part that has a doorbell is the last.
+            if to_ring.one_by_one && part + u64::from(to_ring.sent) > parts {
                 end = self.bells.ring(end);
             }
         }

@@ -586,6 +586,11 @@ impl Server {
         self.left_out
     }
 
+    /// Whether the system takes time from its cores.
+    pub fn has_stalls(&self) -> bool {
+        self.cores.iter().any(|core| core.system.is_some())
+    }
+
     /// Whether any of its packets is as likely as any other at any time.
     pub fn is_steady(&self) -> bool {
         self.source.is_steady()

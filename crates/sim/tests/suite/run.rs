@@ -97,7 +97,7 @@ fn what_fills_its_ring_is_no_rate_without_loss() {
     let found = at(served, Some(RateSearch::Ndr));
     let found = found["search"]["load"].as_f64().unwrap() / full["load"].as_f64().unwrap()
         * full["offered_mpps"].as_f64().unwrap();
-    assert!(found < 1.015 * served, "{found} Mpps, {served} are served");
+    assert!(found < 1.045 * served, "{found} Mpps, {served} are served");
 }
 
 #[test]

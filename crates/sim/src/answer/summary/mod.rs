@@ -131,7 +131,7 @@ pub struct Summary {
     /// Whether what was measured shows no trend; null where too few packets were sent to tell.
     stationary: Option<bool>,
     /// What the ring of a core held more at the last arrival than at the first, over the packets that came to it: the largest share of
-    /// all cores, 0 where that may be chance; null of windows, and of traffic that comes in bursts of its own.
+    /// all cores, 0 where that may be chance. Null of windows, of traffic that comes in bursts, and where the system stalls cores.
     ring_growth: Option<f64>,
     /// Offered rate over the measured time.
     offered_mpps: f64,

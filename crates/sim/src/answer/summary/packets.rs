@@ -198,8 +198,11 @@ pub struct CurvePoint {
     /// The sojourn that 99 % do not exceed.
     p99_ns: f64,
     /// What the ring of a core held more at the end than at the beginning, over the packets that came to it: the largest share of all
-    /// cores, 0 where that may be chance. What loses nothing yet, but has such a ring, is an overload.
-    ring_growth: f64,
+    /// cores, 0 where that may be chance. What loses nothing yet, but has such a ring, is an overload. Null where nobody looked: traffic
+    /// that comes in bursts, systems that stall cores.
+    ring_growth: Option<f64>,
+    /// A smaller one would not show, nor would an overload by less; null likewise.
+    least_ring_growth: Option<f64>,
 }
 
 impl CurvePoint {
@@ -214,7 +217,8 @@ impl CurvePoint {
             warmup_packets: trial.warmup_packets,
             p50_ns: trial.p50_ns,
             p99_ns: trial.p99_ns,
-            ring_growth: trial.growth.share,
+            ring_growth: trial.growth.map(|growth| growth.share),
+            least_ring_growth: trial.growth.map(|growth| growth.least),
         }
     }
 }

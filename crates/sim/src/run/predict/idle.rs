@@ -277,7 +277,7 @@ impl<'a> Idle<'a> {
             script.scale(parts);
         }
         let ports = leaving.iter().fold(0u64, |ports, (port, ..)| ports | 1 << port).count_ones();
-        let sent = self.function.runs(&packets).filter(|_| ports > 0).unwrap_or(ports);
+        let sent = self.function.runs(leaving.iter().map(|(_, packet, _)| *packet)).unwrap_or(ports);
         let doorbells = u64::from(worker.rx.rings()) + u64::from(sent);
         let ringing = self.scenario.nic.doorbell.map_or(Ps::ZERO, Span::ps) * doorbells
             + self.scenario.machine.core.stalls(received.len());
