@@ -763,11 +763,13 @@ class CurvePoint(TypedDict, total=False):
     """Median sojourn."""
     p99_ns: float
     """The sojourn that 99 % do not exceed."""
-    ring_growth: float
+    ring_growth: float | None
     """What the ring of a core held more at the end than at the beginning, over the packets that came to it: the
     largest share of all cores, 0 where that may be chance. What loses nothing yet, but has such a ring, is an
-    overload.
+    overload. Null where nobody looked: traffic that comes in bursts, systems that stall cores.
     """
+    least_ring_growth: float | None
+    """A smaller one would not show, nor would an overload by less; null likewise."""
 
 
 class IntervalSummary(TypedDict, total=False):
@@ -874,8 +876,10 @@ Trial = TypedDict(
         "p99_ns": float,
         # What the ring of a core held more at the end than at the beginning, over the packets that came to it: the
         # largest share of all cores, 0 where that may be chance. What loses nothing yet, but has such a ring, is an
-        # overload.
-        "ring_growth": float,
+        # overload. Null where nobody looked: traffic that comes in bursts, systems that stall cores.
+        "ring_growth": float | None,
+        # A smaller one would not show, nor would an overload by less; null likewise.
+        "least_ring_growth": float | None,
         # Whether its loss is within the limit, that by stalls among it.
         "pass": bool,
         # Lost over offered packets by stalls of the system alone; null where none were placed.
@@ -1233,8 +1237,8 @@ class Summary(TypedDict, total=False):
     """Whether what was measured shows no trend; null where too few packets were sent to tell."""
     ring_growth: float | None
     """What the ring of a core held more at the last arrival than at the first, over the packets that came to it:
-    the largest share of all cores, 0 where that may be chance; null of windows, and of traffic that comes in bursts
-    of its own.
+    the largest share of all cores, 0 where that may be chance. Null of windows, of traffic that comes in bursts,
+    and where the system stalls cores.
     """
     offered_mpps: float
     """Offered rate over the measured time."""

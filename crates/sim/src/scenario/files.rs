@@ -174,7 +174,7 @@ mod tests {
     }
 
     /// Texts that name no file.
-    const NAMES: [&str; 24] = [
+    const NAMES: [&str; 29] = [
         "name",
         "machine.name",
         "machine.core.stalls.lengths",
@@ -199,6 +199,11 @@ mod tests {
         "function.program.stages[].name",
         "function.program.stages[].prefetch[]",
         "function.program.stages[].touches[]",
+        "machine.gpu.shaders.memory.controller.map",
+        "machine.gpu.shaders.memory.controller.order",
+        "machine.gpu.shaders.memory.controller.page",
+        "machine.gpu.shaders.memory.controller.refresh",
+        "machine.gpu.shaders.memory.controller.writes",
     ];
 
     #[test]
