@@ -108,7 +108,7 @@ def test_a_run_is_told_on_a_screen_and_its_details_where_they_are_asked_for() ->
     short = printed(terminal.run_summary(summaries.lossless(), whole=False), 80)
     assert len(short.splitlines()) <= 23  # and two of what is typed next
     # A key of the bar stands with its time on one line, and no line says what another says.
-    assert "░░ executing instructions 666 ns, 16.2 %" in short
+    assert "░░ executing instructions 653 ns, 15.8 %" in short
     assert ("Offered" in short, short.count("1,000,000")) == (False, 1)
     assert "99.9 % within" not in short
     assert "Where the time goes" in short

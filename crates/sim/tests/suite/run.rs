@@ -85,13 +85,14 @@ fn what_fills_its_ring_is_no_rate_without_loss() {
     let full = document(&scenario(&[&long[..], &["traffic.load=1.0"]].concat(), None), 1);
     assert!(full["ring_growth"] == 0.0 && full["lost"].as_u64() > Some(0), "it was full when the run began");
     let served = full["offered_mpps"].as_f64().unwrap() * (1.0 - full["loss"].as_f64().unwrap());
-    let [over, below] = [1.05, 0.9].map(|share| at(share * served, None));
+    // With its ring full it serves some more, by full bursts.
+    let [over, below] = [1.0, 0.9].map(|share| at(share * served, None));
     let growth = over["ring_growth"].as_f64().unwrap();
     assert_eq!(
         (&over["lost"], &over["stationary"], &over["verdict"]["status"]),
         (&0.into(), &false.into(), &"nothing".into())
     );
-    assert!((0.02..0.08).contains(&growth), "{growth}: one packet in twenty-one is too many");
+    assert!((0.02..0.08).contains(&growth), "{growth}: what comes beyond what it serves");
     assert_eq!((&below["ring_growth"], &below["verdict"]["status"]), (&0.0.into(), &"carries".into()));
     // Nor is it one to a search, whose trials are too short to fill a ring.
     let found = at(served, Some(RateSearch::Ndr));
