@@ -26,13 +26,13 @@ use crate::made::{Kept, Made, expected, packet};
 const DEADLINE: Duration = Duration::from_secs(20);
 const SLOTS: u64 = 32 * RING_ENTRIES;
 
-fn forward() -> Forward {
+pub(crate) fn forward() -> Forward {
     let routes = ["10.0.0.0/8", "10.1.2.0/24", "10.1.2.128/25", "172.16.0.0/12"];
     let routes = (0u16..).zip(routes).map(|(i, prefix)| (prefix.parse().unwrap(), NextHop::from(i)));
     Forward::new(routes, 3, &ForwardSpec { checksum: ChecksumCheck::Software, ..ForwardSpec::default() }).unwrap()
 }
 
-fn program() -> RouterProgram {
+pub(crate) fn program() -> RouterProgram {
     RouterProgram::forward(forward())
 }
 

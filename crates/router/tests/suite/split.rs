@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use functions::{ChecksumCheck, Forward, ForwardSpec, NextHop, Verdict};
+use functions::Verdict;
 use packet::Packet;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -22,10 +22,11 @@ use router::sink::Nowhere;
 use router::source::{FrameSource, NextFrame};
 use router::split::{CostSplit, SplitPolicy};
 use router::{
-    Backend, Commit, Committed, CpuThreads, Persistent, RouteOptions, RouteReport, RouterError, RouterProgram,
-    SplitBackend, Twin, route,
+    Backend, Commit, Committed, CpuThreads, Persistent, RouteOptions, RouteReport, RouterError, SplitBackend, Twin,
+    route,
 };
 
+use crate::backends::{forward, program};
 use crate::made::{Kept, Made, expected};
 
 const DEADLINE: Duration = Duration::from_secs(20);
@@ -233,16 +234,6 @@ fn that_a_backend_has_become_fast_is_found_by_trying_it() {
     // 20,000 batches come in 0.15 s.
     assert!(came.makespan > 0.1 && share(&came.chosen[..2000]) < 0.05, "{:?}", share(&came.chosen[..2000]));
     assert!(share(&came.chosen[15_000..]) > 0.95 && came.explored > 0, "{:?}", share(&came.chosen[15_000..]));
-}
-
-fn forward() -> Forward {
-    let routes = ["10.0.0.0/8", "10.1.2.0/24", "10.1.2.128/25", "172.16.0.0/12"];
-    let routes = (0u16..).zip(routes).map(|(i, prefix)| (prefix.parse().unwrap(), NextHop::from(i)));
-    Forward::new(routes, 3, &ForwardSpec { checksum: ChecksumCheck::Software, ..ForwardSpec::default() }).unwrap()
-}
-
-fn program() -> RouterProgram {
-    RouterProgram::forward(forward())
 }
 
 fn cpu(deadline: Duration, hook: Option<Hook>) -> Box<dyn Backend> {
