@@ -67,6 +67,7 @@ ONLY_LOOKED_AT: Final = {
     "git clone": "wants a network",
     "pip install": "wants a network, and changes the environment; tests/house/test_packaging.py installs a wheel",
     "sudo apt-get": "wants root and a network; `.ci/run` takes it from README.md and runs it",
+    "wirespeed router run --interface": "takes an interface's packets; crates/router/tests lays a pair of its own",
     "from dask_jobqueue": "wants Slurm; tests/python/test_cluster.py has a cluster of processes",
 }
 # What runs with `make test-slow` alone, by the beginning of the command, and why.

@@ -426,6 +426,13 @@ def test_every_reason_has_a_colour_of_its_own() -> None:
     assert len(set(drawn)) == len(drawn)
 
 
+@pytest.mark.parametrize("reason", REASONS)
+def test_words_on_a_reason_can_be_read(reason: str) -> None:
+    behind, words = palette.luminance(palette.colour(reason)), {"#fff": 1.0, "#111": 0.0056}[palette.ink(reason)]
+    dark, bright = sorted((behind, words))
+    assert (bright + 0.05) / (dark + 0.05) > 4.5
+
+
 def test_an_interval_that_is_cut_short_does_not_ruin_the_axis() -> None:
     summary = summaries.lossless()
     last = summary["series"][-1]

@@ -47,7 +47,8 @@ _COLOURS: Final[Mapping[str, str]] = {
     "tx_queue": "#4d86c6",
 }
 _UNKNOWN: Final = "#4b5563"
-_DARK: Final = 0.42
+# A luminance from which black has more contrast than white.
+_BRIGHT: Final = 0.192
 
 
 def colour(reason: str) -> str:
@@ -56,6 +57,12 @@ def colour(reason: str) -> str:
 
 
 def ink(reason: str) -> str:
-    """Black or white, whichever reads better on the reason's colour."""
-    red, green, blue = (int(colour(reason)[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    return "#fff" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < _DARK else "#111"
+    """Black or white, whichever has more contrast with the reason's colour."""
+    return "#111" if luminance(colour(reason)) > _BRIGHT else "#fff"
+
+
+def luminance(drawn: str) -> float:
+    """The relative luminance of `#rrggbb`, 0 of black to 1 of white, as WCAG 2.2 defines it."""
+    channels = (int(drawn[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    red, green, blue = (x / 12.92 if x <= 0.04045 else ((x + 0.055) / 1.055) ** 2.4 for x in channels)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
