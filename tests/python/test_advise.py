@@ -174,6 +174,9 @@ def test_a_queue_that_only_fills_is_not_kept_up_with():
     assert not bench._keeps_up(row, 199)
     assert not bench._keeps_up({**row, "loss": 1e-6}, 200)
     assert bench._keeps_up({**row, "batches.mean.growth": -4000.0}, 0)
+    assert bench._keeps_up({**row, "ring_growth": 0.0}, 200)
+    assert not bench._keeps_up({**row, "ring_growth": 0.004}, 200)
+    assert not bench._keeps_up({"loss": 0.0, "offered_mpps": 50.0}, 200)
     means = [2000.0, 2100.0, 2500.0, 3000.0, 3500.0, 4000.0, 5900.0, 6100.0]
     assert metrics.columns({"batches": {"mean": means}}) == {"batches.mean.growth": 6000.0 - 2050.0}
 

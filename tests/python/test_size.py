@@ -213,6 +213,9 @@ MACHINE = {"cores": 1, "burst": 32}
         # 32 of a burst and 2 sqrt(100,000) = 632 may wander; at 10 Mpps 1 us is 10 packets.
         ({"batches": {"carried_mpps": [10.0], "mean": [0.0] * 6 + [66_300.0] * 2}}, "meets", ""),
         ({"batches": {"carried_mpps": [10.0], "mean": [0.0] * 6 + [66_600.0] * 2}}, "fails", "rate"),
+        ({"ring_growth": 0.004}, "fails", "rate"),
+        ({"ring_growth": 0.0}, "meets", ""),
+        ({"ring_growth": None}, "meets", ""),
     ],
 )
 def test_a_trial_meets_what_it_showed_and_fails_what_it_refuted(changed, outcome, cause):

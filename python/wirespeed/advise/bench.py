@@ -20,7 +20,7 @@ from wirespeed.errors import InputError
 from wirespeed.progress import Callback
 from wirespeed.sweep import Ask, study, until
 from wirespeed.sweep.engine import Local, Threads
-from wirespeed.sweep.metrics import METRICS
+from wirespeed.sweep.metrics import METRICS, ring_fills, waits_more
 from wirespeed.sweep.plan import PathLike
 
 PACKETS: Final = 40_000
@@ -267,9 +267,10 @@ class Bench:
         """Logs of the highest rate without loss, behind the port that rates at saturation are compared behind.
 
         `saturated` are logs of these `[replication, set]`, near which the search begins; replications have the seeds
-        from number `first` on. A rate passes where no packet is lost, and what waits grows by less than a burst a core
-        and the share of the packets to which rates are found: rings that only fill more slowly than a trial lasts are
-        no reserve. NaN where packets are lost at any rate. Where all seeds see the same packets, one is searched.
+        from number `first` on. A rate passes where no packet is lost, no ring fills, and what waits grows by less than
+        a burst a core and the share of the packets to which rates are found: rings that only fill more slowly than a
+        trial lasts are no reserve. NaN where packets are lost at any rate. Where all seeds see the same packets, one
+        is searched.
         """
         by_name = {each.name: each for each in fit}
         on = [[override for name in sorted(chosen) for override in by_name[name].overrides] for chosen in sets]
@@ -470,13 +471,13 @@ def _offered(mpps: float, line: float) -> str:
 
 
 def _keeps_up(row: Mapping[str, Any], growth: float) -> bool:
-    """Whether nothing is lost, and what waits grows by no more packets than that.
+    """Whether nothing is lost, no ring fills, and what waits anywhere grows by no more packets than that.
 
-    By Little's law, of the mean sojourn of the first and the last quarter of the run: what is left from the beginning
-    may go down slowly near saturation, and is no sign of overload. A run too short to tell does not keep up.
+    What is left from the beginning may go down slowly near saturation, and is no sign of overload. A run too short to
+    tell does not keep up.
     """
-    longer = float(row.get("batches.mean.growth", math.inf))
-    return bool(row["loss"] == 0.0 and longer * float(row["offered_mpps"]) / 1e3 <= growth)
+    more = waits_more(row)
+    return row["loss"] == 0.0 and not ring_fills(row) and more is not None and more <= growth
 
 
 def _relative(name: str, row: Mapping[str, Any]) -> float:

@@ -24,7 +24,7 @@ from wirespeed.errors import InputError
 from wirespeed.size.aim import Aim, Wish
 from wirespeed.size.dimensions import BY_NAME, Machine, Resolved, Space, rule
 from wirespeed.sweep import until
-from wirespeed.sweep.metrics import METRICS, columns
+from wirespeed.sweep.metrics import METRICS, columns, ring_fills, waits_more
 
 Outcome = Literal["meets", "fails", "open"]
 Cause = Literal["rate", "loss", "p99", "stalls", "start", ""]
@@ -240,11 +240,14 @@ def judge(machine: Machine, runs: Sequence[Summary], aim: Aim, receivers: int) -
 def _outcome(found: Trial, runs: Sequence[Summary], aim: Aim, bursts: int) -> tuple[Outcome, Cause, str]:
     """Surely fails; or, at the full length, meets or was not shown to."""
     least = found.loss - _wide_of_loss(runs)
-    grown = [(_growth(each), bursts + _WANDERS * math.sqrt(each["packets"])) for each in runs]
+    grown = [(_more(each), bursts + _WANDERS * math.sqrt(each["packets"])) for each in runs]
+    fills = max(ring_fills(columns(each)) for each in runs)
     if least > aim.loss:
         return "fails", "loss", f"loses {quantities.probability(found.loss)}"
     if any(growth > allowed for growth, allowed in grown):
         return "fails", "rate", "what waits grows"
+    if fills:
+        return "fails", "rate", f"a ring fills by {quantities.share(fills, 1)}"
     if found.stall_loss > aim.shown:
         return "fails", "stalls", f"stalls alone lose {quantities.probability(found.stall_loss)}"
     if aim.p99_ns is not None and (found.p99_low or 0.0) > aim.p99_ns:
@@ -288,7 +291,7 @@ def _pooled(machine: Machine, runs: Sequence[Summary]) -> Trial:
         loss_upper=3.0 / whole if lost == 0 else loss + wide,
         stall_loss=float(stalls.get("loss") or 0.0),
         **_p99(runs),
-        grows=max(_growth(each) for each in runs),
+        grows=max(_more(each) for each in runs),
         busy=max(float(core["busy"]) for core in last["cores"]),
         last=last,
     )
@@ -320,10 +323,9 @@ def _p99(runs: Sequence[Summary]) -> dict[str, Any]:
     return dict(zip(("p99_ns", "p99_low", "p99_high"), means, strict=True))
 
 
-def _growth(summary: Summary) -> float:
-    """By how many packets more wait in the last quarter of a run than in the first, by Little's law."""
-    longer = columns(summary).get("batches.mean.growth", 0.0)
-    return float(longer) * float(summary["offered_mpps"]) / 1e3
+def _more(summary: Summary) -> float:
+    """By how many packets more wait at the end of a run; 0 of one too short to tell, which is not the last."""
+    return waits_more(columns(summary)) or 0.0
 
 
 def _bytes(text: object) -> int:

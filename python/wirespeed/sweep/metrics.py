@@ -98,6 +98,23 @@ def columns(summary: Mapping[str, Any]) -> dict[str, float | str]:
     return {**texts, **dict(_flat("", numbers)), **_batches(summary.get("batches") or {})}
 
 
+def waits_more(run: Mapping[str, Any]) -> float | None:
+    """By how many packets more wait in the last part of a run than in the first, by its `columns`; None of a short one.
+
+    By Little's law, of the mean sojourn of either part: wherever they wait, in the NIC, a GPU or a ring.
+
+    >>> waits_more({"batches.mean.growth": 500.0, "offered_mpps": 10.0})
+    5.0
+    """
+    longer = run.get("batches.mean.growth")
+    return None if longer is None else float(longer) * float(run["offered_mpps"]) / 1e3
+
+
+def ring_fills(run: Mapping[str, Any]) -> float:
+    """The share of what comes to one core by which its ring fills, beyond chance, of a run by its `columns`, or 0."""
+    return float(run.get("ring_growth") or 0.0)
+
+
 def _batches(means: Mapping[str, Sequence[float]]) -> dict[str, float]:
     """What gives a half-width to a rate and to energy, of which a run reports none; Student's factor is the driver's.
 
