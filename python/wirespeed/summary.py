@@ -743,6 +743,24 @@ def energy_text(summary: Summary) -> str | None:
     return f"not known: {why}" if why else None
 
 
+def banks_text(summary: Summary) -> str | None:
+    """How evenly banks and channels of DRAM were used; None where no controller tells of them."""
+    controllers = (summary.get("dram") or {}).get("controllers") or {}
+    requests = [sum(met) for met in controllers.get("banks") or []]
+    channels = controllers.get("channels") or []
+    if not sum(requests) or not channels:
+        return None
+    most = max(range(len(requests)), key=requests.__getitem__)
+    channel, bank = divmod(most, len(requests) // len(channels))
+    data = [each["data"] for each in channels]
+    carried = q.share(min(data)) if len(data) == 1 else f"{q.share(min(data))} to {q.share(max(data))}"
+    times = requests[most] * len(requests) / sum(requests)
+    return (
+        f"The darker a bank, the more requests it had. The busiest, bank {bank} of channel {channel}, had {times:.2g} "
+        f"times the mean. Data buses carried data for {carried} of the time."
+    )
+
+
 def warnings(summary: Summary) -> list[str]:
     """What a reader has to know before believing the numbers: partial, unsteady, damaged or empty."""
     out = []

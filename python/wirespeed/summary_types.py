@@ -520,6 +520,17 @@ CubeLinks = TypedDict(
 )
 
 
+class ChannelLoad(TypedDict, total=False):
+    """How much of the work a channel had."""
+
+    bursts: int
+    """Bursts that went over its data bus."""
+    data: float
+    """Share of its time in which the bus carried data."""
+    idle: float
+    """Share of its time in which it had nothing to do."""
+
+
 class DramControllers(TypedDict, total=False):
     """What controllers at the level of commands did."""
 
@@ -547,6 +558,8 @@ class DramControllers(TypedDict, total=False):
     """Starts and ends of write drains."""
     links: CubeLinks | None
     """Shares of time for which packets were on a cube's links; null without a cube."""
+    channels: list[ChannelLoad]
+    """Each channel."""
     banks: list[list[int]]
     """Row hits, misses and conflicts of each bank, channel by channel."""
 

@@ -11,6 +11,7 @@ import subprocess
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -418,6 +419,24 @@ def test_neighbours_and_the_states_of_mbufs_are_shown() -> None:
     assert "1.50 M references a second from 2 cores" in drawn
     assert "others 0.500 MiB" in drawn
     assert "working 0" not in drawn
+
+
+def test_banks_of_dram_are_a_row_a_channel_and_the_busiest_is_named() -> None:
+    summary = summaries.sound()
+    met = [[1, 2, 3]] * 7 + [[0, 0, 30]]
+    load = {"bursts": 1, "data": 0.25, "idle": 0.5}
+    times = dict.fromkeys(("mean", "p50", "p99", "p999"), 50.0)
+    said = dict.fromkeys(("map", "order", "writes", "page", "refresh"), "some")
+    found: Any = {"read_latency_ns": times, "links": None, "banks": met, "channels": [load, load | {"data": 0.375}]}
+    summary["dram"]["controllers"] = {**said, **found}
+    drawn = page(summary, SCENARIO)
+    assert "Requests by bank of 2 channels of DRAM" in drawn
+    assert "channel 1, bank 3: 0 row hits, 0 misses, 30 conflicts" in drawn
+    assert "The busiest, bank 3 of channel 1, had 3.3 times the mean" in drawn
+    assert "Data buses carried data for 25.0 % to 37.5 % of the time" in drawn
+    for none in ({"banks": met[:1], "channels": [load]}, {"banks": met, "channels": []}):
+        summary["dram"]["controllers"].update(none)
+        assert "Requests by bank" not in page(summary, SCENARIO)
 
 
 def test_every_reason_has_a_colour_of_its_own() -> None:

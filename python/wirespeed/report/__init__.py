@@ -25,6 +25,7 @@ from wirespeed.report.palette import colour, ink
 from wirespeed.slowest import Slowest
 from wirespeed.summary import (
     Slice,
+    banks_text,
     copying,
     core_cycles,
     core_cycles_text,
@@ -193,6 +194,7 @@ def _pictures(summary: Summary, slow: Slowest | None) -> dict[str, Any]:
         "placing": placing_text(summary),
         "dram": summary.get("dram") or {},
         "energy": energy_text(summary),
+        "banks": banks_text(summary),
         "search_stalls": search_with_stalls(summary),
         "search_rejects": search_rejects_text(summary),
         "trial_rejected": trial_rejected,
@@ -210,9 +212,15 @@ def _drawn_charts(summary: Summary) -> dict[str, str | None]:
         "machine_chart": charts.machine_over_time(series),
         "mbuf_chart": charts.mbufs_over_time(series),
         "policy_chart": charts.cache_over_time((summary.get("policy") or {}).get("intervals") or []),
+        "bank_chart": _banks(summary),
     }
     pictures = {name: None if each is None else each.svg() for name, each in drawn.items()}
     return {**pictures, "rate_over": "load" if over_load else "time"}
+
+
+def _banks(summary: Summary) -> charts.Drawing | None:
+    controllers = (summary.get("dram") or {}).get("controllers")
+    return None if controllers is None else charts.banks(controllers)
 
 
 def plot(summary: Summary, what: str) -> alt.TopLevelMixin:
@@ -227,6 +235,7 @@ def plot(summary: Summary, what: str) -> alt.TopLevelMixin:
         "machine over time": charts.machine_over_time(series),
         "mbufs over time": charts.mbufs_over_time(series),
         "cache over time": charts.cache_over_time(policy.get("intervals") or []),
+        "banks": _banks(summary),
     }
     found = drawn.get(what)
     if found is None:

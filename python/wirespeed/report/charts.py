@@ -22,7 +22,7 @@ import vl_convert
 from wirespeed import quantities as q
 from wirespeed.report.palette import colour
 from wirespeed.summary import Predicted
-from wirespeed.summary_types import ControlInterval, CurvePoint, IntervalSummary, Sojourn
+from wirespeed.summary_types import ControlInterval, CurvePoint, DramControllers, IntervalSummary, Sojourn
 
 WIDTH: Final = 430
 HEIGHT: Final = 230
@@ -40,7 +40,7 @@ _QUANTILES: Final = (("p50", 0.5), ("p99", 0.99), ("p999", 0.999))
 class Drawing:
     """A chart, and what it shows in words."""
 
-    chart: alt.LayerChart | alt.VConcatChart
+    chart: alt.Chart | alt.LayerChart | alt.VConcatChart
     title: str
 
     def svg(self) -> str:
@@ -289,6 +289,44 @@ def cache_over_time(intervals: Sequence[ControlInterval]) -> Drawing | None:
     return Drawing(stacked, f"{words} of devices and occupancy of the LLC over simulated time")
 
 
+_BANKS_IN_WORDS: Final = 256
+
+
+def banks(controllers: DramControllers) -> Drawing | None:
+    """How many requests each bank of DRAM had, a row a channel; None below two banks."""
+    met, channels = controllers.get("banks") or [], len(controllers.get("channels") or [])
+    if len(met) < 2 or not channels or len(met) % channels:
+        return None
+    of_a_channel = len(met) // channels
+    # Words for each of a thousand banks would be most of a page's bytes.
+    in_words = len(met) <= _BANKS_IN_WORDS
+    rows: list[dict[str, Any]] = []
+    for place, (hits, misses, conflicts) in enumerate(met):
+        channel, bank = divmod(place, of_a_channel)
+        row: dict[str, Any] = {"bank": bank, "channel": channel, "requests": hits + misses + conflicts}
+        if in_words:
+            met_by = f"{hits} row hits, {misses} misses, {conflicts} conflicts"
+            row["words"] = f"channel {channel}, bank {bank}: {met_by}"
+        rows.append(row)
+    # As many rows as there are channels, each high enough to be seen, and labels that stay apart.
+    height = max(min(HEIGHT, 22 * channels), 22)
+    every = [bank for bank in range(of_a_channel) if bank % math.ceil(of_a_channel / 16) == 0]
+    numbers = [channel for channel in range(channels) if channel % math.ceil(channels * 14 / height) == 0]
+    busiest = max(row["requests"] for row in rows) or 1
+    chart = (
+        alt.Chart(data(rows))
+        .mark_rect(color=colour("row_miss"), aria=in_words)
+        .encode(
+            x=alt.X("bank:O", axis=alt.Axis(title="bank", labelAngle=0, values=every)),
+            y=alt.Y("channel:O", axis=alt.Axis(title="channel", values=numbers, titlePadding=_TITLE)),
+            opacity=alt.Opacity("requests:Q", scale=alt.Scale(domain=[0, busiest], range=[0.05, 1.0]), legend=None),
+            **({"description": "words:N"} if in_words else {}),
+        )
+        .properties(width=WIDTH, height=height)
+    )
+    return Drawing(chart, f"Requests by bank of {channels} {'channel' if channels == 1 else 'channels'} of DRAM")
+
+
 def _while_offered(series: Sequence[IntervalSummary]) -> Sequence[IntervalSummary]:
     """The series up to the last interval in which a packet came: after that rings run dry, whatever the machine."""
     last = max((place for place, p in enumerate(series) if p.get("offered_mpps")), default=-1)
@@ -429,7 +467,7 @@ def _all_numbers(*values: object) -> bool:
     return all(q.is_number(value) for value in values)
 
 
-def svg(chart: alt.LayerChart | alt.VConcatChart, title: str) -> str:
+def svg(chart: alt.Chart | alt.LayerChart | alt.VConcatChart, title: str) -> str:
     """The chart as an SVG element that takes the width of its box and says in words what it shows.
 
     In a box that is narrower than it was drawn it scrolls: smaller, its words could not be read.

@@ -1,6 +1,7 @@
 //! What a DRAM has done: latencies, where the data bus's time went, rows, energy.
 
 use ::stats::Histogram;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::channel::ChannelController;
@@ -103,7 +104,7 @@ pub struct DramReport {
 }
 
 /// How much of the work a channel had.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct ChannelLoad {
     /// Bursts that went over its data bus.
     pub bursts: u64,

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Coherence, MemorySpec};
+use super::{Coherence, Inclusion, MemorySpec};
 use crate::MachineError;
 
 /// A setting as it excludes another: whatever it is set to, or some of its values.
@@ -94,21 +94,26 @@ pub const EXCLUSIONS: [Exclusion; 5] = [
     inclusive(STAYS_OUT),
 ];
 
-/// Refuses a machine of `spec` that has what excludes each other. Applications, which `spec` does not have, are looked at where they
-/// are told apart.
+/// Whether `spec` has a setting that a row names; none of applications, which it does not know: they are looked at where they are told
+/// apart.
+fn has(spec: &MemorySpec, setting: ExcludedSetting) -> Option<bool> {
+    Some(match setting.path {
+        "machine.copy_table" => spec.copy_table.is_some(),
+        "machine.copy_engine" => spec.copy_engine.is_some(),
+        "machine.llc.coherence" => spec.llc.coherence == Coherence::Snoop,
+        "machine.llc.inclusion" => spec.llc.inclusion == Inclusion::Inclusive,
+        _ => return None,
+    })
+}
+
+/// Refuses a machine of `spec` that has what excludes each other.
 ///
 /// # Errors
 /// The first pair of which both are given.
 pub fn check_together(spec: &MemorySpec, path: &str) -> Result<(), MachineError> {
-    let given = [
-        (COPY_TABLE, spec.copy_table.is_some()),
-        (COPY_ENGINE, spec.copy_engine.is_some()),
-        (SNOOP, spec.llc.coherence == Coherence::Snoop),
-    ];
-    let has = |setting: ExcludedSetting| given.contains(&(setting, true));
     let at = |setting: ExcludedSetting| format!("{path}{}", setting.path.trim_start_matches("machine"));
     for Exclusion { one, other, reason, remedy, .. } in EXCLUSIONS {
-        if has(one) && has(other) {
+        if [one, other].into_iter().all(|setting| has(spec, setting) == Some(true)) {
             let value = if other.is.is_empty() { String::new() } else { format!(" = {}", other.is.join(", ")) };
             let came = if one.is.is_empty() { "given".into() } else { one.is.join(", ") };
             let (came, allowed) = (format!("{came} with {}{value}", at(other)), format!("one of them: {reason}"));
@@ -116,4 +121,21 @@ pub fn check_together(spec: &MemorySpec, path: &str) -> Result<(), MachineError>
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::twin_tests::spec;
+
+    #[test]
+    fn a_row_is_of_applications_or_looked_at_here() {
+        let spec = spec(Inclusion::Victim, 0b1100, 2);
+        for Exclusion { one, other, .. } in EXCLUSIONS {
+            for setting in [one, other] {
+                let of_applications = setting.path.starts_with("machine.applications.");
+                assert_eq!(has(&spec, setting).is_none(), of_applications, "{setting:?}");
+            }
+        }
+    }
 }

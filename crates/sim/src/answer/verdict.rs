@@ -1042,10 +1042,14 @@ impl Facts<'_> {
                     digits(f64::from(scenario.mempool.size) * MBUF_KIB / 1024.0)
                 ),
             };
+            // What has to be allocated goes into these alone, whatever the rest of the LLC could hold.
+            let (ways, of) = (scenario.machine.llc.io_ways.count(), scenario.machine.llc.ways);
+            let for_devices = llc * f64::from(ways) / f64::from(of.max(1));
             reasons.push(format!(
-                "DDIO: {} of the lines that the NIC writes are not in the LLC and have to be allocated; {lie}, the LLC has {} MiB.",
+                "DDIO: {} of the lines that the NIC writes are not in the LLC and have to be allocated; {lie}, the {ways} of {of} ways \
+                 for devices hold {} MiB.",
                 percent(writes),
-                digits(llc / mib)
+                digits(for_devices / mib)
             ));
             let ring = scenario.nic.rx_descriptors;
             let smaller = (ring / 4).max(scenario.nic.burst.next_power_of_two()).max(64);
@@ -1061,8 +1065,6 @@ impl Facts<'_> {
                 tries.push(format!("shorter rings (--set nic.rx_descriptors={smaller})"));
             }
             // A frontier goes round all of its buffer; a stack takes what was given back last.
-            let for_devices =
-                llc * f64::from(scenario.machine.llc.io_ways.count()) / f64::from(scenario.machine.llc.ways.max(1));
             if let Some(buffer) = &scenario.buffer
                 && matches!(buffer.allocation, BufferAllocation::Linear | BufferAllocation::Piecewise)
                 && buffer.size.bytes() as f64 > for_devices
@@ -1071,7 +1073,7 @@ impl Facts<'_> {
                 tries.push(format!("a smaller packet buffer (--set buffer.size=\"{half}\")"));
             }
             // A policy moves them itself.
-            if scenario.policy.is_none() && scenario.machine.llc.io_ways.count() < scenario.machine.llc.ways {
+            if scenario.policy.is_none() && ways < of {
                 tries.push("more ways for the NIC (machine.llc.io_ways)".to_string());
             }
             let total = self.result.measured.measure.attribution.total().0.max(1) as f64;

@@ -73,7 +73,8 @@ impl Observed {
     }
 }
 
-/// Simulates all packets in detail, and writes down lives if `trace` says whose.
+/// Simulates all packets in detail, and writes down lives if `trace` says whose. What the machine does is counted up to
+/// the last arrival, as rates are, and packets are followed until they have left: rings that drain are no load.
 pub(super) fn observe(unobserved: Unobserved, trace: Option<&LifeSpec>, watch: &ProgressWatch) -> Observed {
     let Unobserved { mut server, mut steer, packets, span, .. } = unobserved;
     let burst = (server.in_full_bursts() / server.cores().len().max(1)) as u64;
@@ -83,31 +84,26 @@ pub(super) fn observe(unobserved: Unobserved, trace: Option<&LifeSpec>, watch: &
     }
     let (from, rings) = (ServerCounts::of(&server), RingLevels::of(&server));
     let first = server.offered();
-    server.offer_in_all(first + packets);
+    let mut end = first + packets;
+    server.offer_in_all(end);
     let mut measure = Measure::new(first, server.now(), span);
     let mut last = from.clone();
-    let mut next_look = from.span + measure.between_looks();
-    let mut partial = false;
-    loop {
-        if !partial && watch.is_stopped() {
-            partial = true;
-            measure.growth = measure.growth.or_else(|| rings.growth(&server, burst));
-            server.offer_in_all(server.offered());
-        }
-        let pause = Pause { offered: first + packets, at: next_look };
+    while server.offered() < end {
+        let pause = Pause { offered: end, at: last.span + measure.between_looks() };
         let more = advance(&mut server, pause, &mut measure, &mut steer);
-        if server.offered() == first + packets && measure.growth.is_none() {
-            measure.growth = rings.growth(&server, burst);
-        }
-        if server.now() >= next_look || !more {
-            last = measure.look(last, &server);
-            // Intervals may have become longer meanwhile.
-            next_look = last.span + measure.between_looks();
-        }
-        if !more {
-            break;
-        }
         watch.tell(server.offered() - first, packets, false);
+        if watch.is_stopped() || !more {
+            end = server.offered();
+        }
+        if server.now() >= pause.at || server.offered() == end {
+            last = measure.look(last, &server);
+        }
     }
+    let partial = end < first + packets && watch.is_stopped();
+    measure.growth = rings.growth(&server, burst);
+    server.offer_in_all(end);
+    server.pause_dram_reports(true);
+    let pause = Pause { offered: u64::MAX, at: Ps::MAX };
+    while advance(&mut server, pause, &mut measure, &mut steer) {}
     Observed::of(server, steer, measure, last.since(&from), partial)
 }

@@ -466,3 +466,23 @@ fn copy_engines_run_beside_the_other_parts_of_the_memory_system() {
         }
     }
 }
+
+/// Rates are of the packets up to the last arrival; rings that drain behind it are in no share of time.
+#[test]
+fn what_is_counted_ends_with_the_last_arrival() {
+    let overload = ["traffic.load=1.0", "machine.cores=1", "nic.rx_descriptors=1024"];
+    let controllers = ["machine.dram.controller={}", "machine.dram.standard=ddr4-2400u", "run.packets=1000"];
+    for set in [&overload[..], &[&overload[..], &controllers[..]].concat()] {
+        let result = run(&scenario(set, None), RunOptions::default(), &mut |_| true).unwrap();
+        let (measure, counts) = (&result.measured.measure, &result.measured.counts);
+        assert_eq!(counts.span, measure.window(), "{set:?}");
+        let core = counts.cores[0];
+        assert!(core.busy > counts.span * 9 / 10 && core.busy <= counts.span, "{core:?} in {:?}", counts.span);
+        let activity: u64 = measure.intervals.iter().map(|interval| interval.activity.span.0).sum();
+        assert_eq!(activity, counts.span.0);
+        if let Some(controllers) = &result.measured.controllers {
+            let data: u64 = controllers.report.channels.iter().map(|channel| channel.bursts).sum();
+            assert_eq!(data, counts.dram.reads + counts.dram.writes, "all counts end at once");
+        }
+    }
+}

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use functions::upf::FlowCounters;
 use machine::buffer::BufferCounters;
-use machine::dram::stats::Shares;
+use machine::dram::stats::{ChannelLoad, Shares};
 use machine::dram::{CommandReport, ControllerSetting, DramCounters, Energy, PagePolicy};
 use machine::memory::{
     ApplicationCounters, ApplicationSpec, ClassCounters, CopyCounters, CopyEngineSpec, EngineCounters, IommuCounters,
@@ -466,6 +466,8 @@ pub struct DramControllers {
     drain_switches: u64,
     /// Shares of time for which packets were on a cube's links; null without a cube.
     links: Option<CubeLinks>,
+    /// Each channel.
+    channels: Vec<ChannelLoad>,
     /// Row hits, misses and conflicts of each bank, channel by channel.
     banks: Vec<[u64; 3]>,
 }
@@ -490,6 +492,7 @@ impl DramControllers {
             refreshes: report.refreshes,
             drain_switches: report.drain_switches,
             links: found.links.map(|[to, from]| CubeLinks { to, from }),
+            channels: report.channels.clone(),
             banks: report.heat.clone(),
         }
     }
