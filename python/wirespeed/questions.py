@@ -21,6 +21,7 @@ from wirespeed.summary import (
     LIMITS,
     LOSSES,
     Family,
+    Slice,
     core_cycles,
     curve_text,
     gpu_waits_text,
@@ -29,7 +30,6 @@ from wirespeed.summary import (
     levels,
     loss_is_known,
     memory_cycles,
-    memory_share,
     proven,
     rejected_text,
     search_rejects_text,
@@ -171,7 +171,7 @@ def rings(summary: Summary, settings: Mapping[str, Any], slow: Slowest | None) -
     if not summary.get("packets"):
         return ""
     lost = {name: n for name, n in (summary.get("drops") or {}).items() if name in LOSSES and n}
-    told = _overflow(summary, settings, lost, slow) if lost else _room(summary, slow)
+    told = _overflow(summary, settings, lost, slow) if lost else _room(summary, settings, slow)
     stalls = summary.get("stalls") or {}
     if told and q.is_number(longest := stalls.get("longest_ns")):
         told += (
@@ -217,11 +217,13 @@ def _fill(summary: Summary, settings: Mapping[str, Any], slow: Slowest | None) -
     if slow is None or not size or served is None or not packets:
         return None
     room = size * (settings.get("nic") or {}).get("queues_per_core", 1)
-    waits = ((core["packets"], slow.ring_ns.get(core["core"])) for core in receiving)
+    # A packet is sampled on the core that works on it: of one that only receives all wait in its ring.
+    of_all = (summary.get("attribution_ns") or {}).get("ring") if len(receiving) == 1 else None
+    waits = ((core["packets"], slow.ring_ns.get(core["core"], of_all)) for core in receiving)
     return max((n / packets * served * wait / 1e3 / room for n, wait in waits if wait is not None), default=None)
 
 
-def _room(summary: Summary, slow: Slowest | None) -> str:
+def _room(summary: Summary, settings: Mapping[str, Any], slow: Slowest | None) -> str:
     size = (summary.get("machine") or {}).get("rx_descriptors")
     served, wait = ceilings.served_mpps(summary), (summary.get("attribution_ns") or {}).get("ring")
     if not loss_is_known(summary) or served is None or not q.is_number(wait):
@@ -236,6 +238,9 @@ def _room(summary: Summary, slow: Slowest | None) -> str:
     if slow is not None and q.is_number(ghz) and cycles > 0:
         longest, queue = q.duration(slow.longest_ring_ns), q.count(slow.longest_ring_ns * ghz / cycles)
         told += f"; the longest wait that was sampled, {longest}, is that behind about {queue} packets"
+    if size and served > 0 and receiving:
+        queues = (settings.get("nic") or {}).get("queues_per_core", 1)
+        told += f". A ring holds what comes in {q.duration(1e3 * size * len(receiving) * queues / served)}"
     return f"{told}."
 
 
@@ -329,7 +334,8 @@ def _line_rate(summary: Summary, settings: Mapping[str, Any]) -> str:
         return "Line rate was not offered."
     may = "may end" if cores.has_short_bursts else "end"
     may = f"{may}s" if cores.cores == 1 and not cores.has_short_bursts else may
-    return f"Line rate, {q.mpps(served / load)}, was not offered: {_cores(cores)} {may} at {q.mpps(cores.mpps)}."
+    line = f"Not at line rate, {q.mpps(served / load)}, which was not offered"
+    return f"{line}: {_cores(cores)} {may} at {q.mpps(cores.mpps)}."
 
 
 def _doubt(summary: Summary) -> str:
@@ -387,7 +393,8 @@ def _left(summary: Summary, settings: Mapping[str, Any], headroom: float) -> str
     shown = proven(summary)
     if shown is not None and q.is_number(load) and load > 0 and (further := shown["load"] / load - 1) > _LEAST_GAIN:
         if shown["load"] >= _LINE:
-            return _first(f"line rate is {_more(to_line)}, and was carried without loss")
+            full = f"; {LIMITS[limit]} is full at {_more(headroom)}{earliest}" if limit and to_line < headroom else ""
+            return _first(f"line rate is {_more(to_line)}, and was carried without loss{full}")
         if further >= headroom:
             return _first(f"at least {_more(further)} was carried without loss; line rate is {_more(to_line)}")
     if to_line < _LEAST_GAIN:
@@ -415,14 +422,12 @@ def _limit(summary: Summary) -> str:
     near = "" if summary.get("lost") or status(summary) == "found" else "Nothing yet; nearest is "
     told = _first(f"{near}{LIMITS[limit]}")
     if limit == "core":
-        busy = max((core.get("busy") or 0.0 for core in summary.get("cores") or ()), default=0.0)
-        told += f": the busiest is busy {q.share(busy, 0)} of the time"
-        memory = memory_share(summary)
-        return f"{told}.{'' if memory is None else _spent(summary, memory)}"
+        return told + _busiest(summary)
     if limit == "pcie" and q.is_number(rate := pcie.get("rate_gbps")):
         ways = {"towards the host": pcie.get("to_host_link_gbps"), "from the host": pcie.get("from_host_link_gbps")}
         way, gbps = max(ways.items(), key=lambda each: each[1] or 0.0)
-        return f"{told}: {q.digits(gbps)} of {q.digits(rate)} Gbps {way}, headers included."
+        told += f": {q.digits(gbps)} of {q.digits(rate)} Gbps {way}, headers included."
+        return told + _at_line_rate(summary, gbps, rate)
     if limit == "dram":
         moved, peak = dram.get("bandwidth_gb_per_s"), dram.get("peak_gb_per_s")
         return f"{told}: {q.digits(moved)} of {q.digits(peak)} GB/s."
@@ -439,16 +444,48 @@ def _ddio(summary: Summary) -> str:
     if not q.is_number(rate):
         return ""
     told = f"{q.share(rate, 0)} of the lines that the NIC writes are in the LLC already; the rest has to be allocated"
-    return f"{told}.{_missed(summary)}"
+    hits = {each["name"]: each.get("hit_rate") for each in levels(summary)}
+    there = [
+        f"{who} {q.share(hits[name], 0)} of what {ask}"
+        for name, who, ask in (("LLC", "cores find", "they ask it for"), ("DMA read", "the NIC", "it sends"))
+        if q.is_number(hits.get(name))
+    ]
+    return f"{told}.{f' Later {_and(there)}.' if there else ''}{_missed(summary)}"
 
 
-def _spent(summary: Summary, memory: float) -> str:
+def _busiest(summary: Summary) -> str:
+    """Of the cores that a packet passes those with the busiest: how busy, and what their cycles go to."""
+    found = stages(summary)
+    if not found:
+        return "."
+    busy = [max(core.get("busy") or 0.0 for core in stage) for stage in found]
+    most = busy.index(max(busy))
+    told = f": the busiest is busy {q.share(busy[most], 0)} of the time"
+    if len(found) > 1:
+        does = ("receives", "works") if found[most][0].get("receives", True) else ("works", "receives")
+        told = f" that {does[0]}{told}, the busiest that {does[1]} {q.share(busy[1 - most], 0)}"
+    parts = core_cycles(summary, [found[most]])
+    return f"{told}.{_spent(parts) if parts else ''}"
+
+
+def _spent(parts: Sequence[Slice]) -> str:
     """What the cycles of a packet go to: instructions and memory, and what of that most."""
-    parts = core_cycles(summary)
     work = sum(part.share for part in parts if part.family == "core")
-    told = f" Of a packet's cycles {q.share(work, 0)} execute instructions; memory's share is {q.share(memory, 0)}"
     of = {family: sum(part.share for part in parts if part.family == family) for family in ("dram", "shared")}
-    return f"{told}: {q.share(of['dram'], 0)} wait for DRAM, {q.share(of['shared'], 0)} for the LLC and other cores."
+    told = f" Of a packet's cycles there {q.share(work, 0)} execute instructions; memory's share is"
+    return (
+        f"{told} {q.share(sum(of.values()), 0)}: {q.share(of['dram'], 0)} wait for DRAM, {q.share(of['shared'], 0)} "
+        f"for the LLC and other cores."
+    )
+
+
+def _at_line_rate(summary: Summary, gbps: float | None, rate: float) -> str:
+    """How full a link would be at line rate, where less was offered and none lost: by bytes a packet as now."""
+    load = summary.get("load")
+    if summary.get("lost") or not q.is_number(gbps) or not q.is_number(load) or not 0 < load < _LINE:
+        return ""
+    full = gbps / load / rate
+    return f" Line rate would take {q.share(full, 0)} of it." if full < 1 else " Line rate would take more than it has."
 
 
 def _without_ddio(told: str) -> str:
@@ -486,6 +523,9 @@ def _sure(summary: Summary) -> str:
         told.append("Too few packets bound p99.")
     if summary.get("stationary") is False:
         told.append("The run had not settled: what is a mean depends on how long it ran.")
+    unsettled = ((summary.get("warmup") or {}).get("why") or "").partition("Not settled: ")[2]
+    if unsettled:
+        told.append(f"Not settled when measuring began: {unsettled}")
     return " ".join([*told, *_model(summary)])
 
 

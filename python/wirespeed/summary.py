@@ -97,13 +97,13 @@ def slices(attribution_ns: Mapping[str, float] | None, labels: Mapping[str, str]
     ]
 
 
-def core_cycles(summary: Summary) -> list[Slice]:
-    """What a packet's cycles are spent on, over all cores that it passes: slices whose `ns` are cycles.
+def core_cycles(summary: Summary, of: Sequence[Sequence[CoreSummary]] | None = None) -> list[Slice]:
+    """What a packet's cycles are spent on, over all cores that it passes, or those of the stages `of`.
 
-    Of the packets that cores worked on, those that were lost later among them.
+    The `ns` of the slices are cycles. Of the packets that cores worked on, those that were lost later among them.
     """
     spent: dict[str, float] = {}
-    for cores in stages(summary):
+    for cores in stages(summary) if of is None else of:
         packets = sum(core["packets"] for core in cores)
         for core in cores:
             for reason, cycles in (core.get("cycles") or {}).items():
@@ -587,7 +587,11 @@ def curve_text(summary: Summary) -> str | None:
     at = f"{upto}; at {q.share(first['load'], 1)} of it"
     if not first["loss"]:
         return f"{at} a ring fills by {q.share(first['ring_growth'], 1)} of what comes to its core."
-    return f"{at} {q.probability(first['loss'])} are lost."
+    told = f"{at} {q.probability(first['loss'])} are lost."
+    through = summary.get("carried_mpps")
+    if summary.get("lost") and q.is_number(through) and q.is_number(carried) and carried > through:
+        told += f" This run carries {q.mpps(through)}: at more a longer run may lose, once its rings are full."
+    return told
 
 
 def curve_packets_text(summary: Summary) -> str | None:
@@ -750,14 +754,14 @@ def banks_text(summary: Summary) -> str | None:
     channels = controllers.get("channels") or []
     if not sum(requests) or not channels:
         return None
+    mean, data = sum(requests) / len(requests), [q.share(each["data"]) for each in channels]
+    carried = data[0] if len(set(data)) == 1 else f"{min(data)} to {max(data)}"
     most = max(range(len(requests)), key=requests.__getitem__)
     channel, bank = divmod(most, len(requests) // len(channels))
-    data = [each["data"] for each in channels]
-    carried = q.share(min(data)) if len(data) == 1 else f"{q.share(min(data))} to {q.share(max(data))}"
-    times = requests[most] * len(requests) / sum(requests)
+    of = f"the busiest, bank {bank} of channel {channel}, {q.share(requests[most] / mean - 1, 0)} more than that"
     return (
-        f"The darker a bank, the more requests it had. The busiest, bank {bank} of channel {channel}, had {times:.2g} "
-        f"times the mean. Data buses carried data for {carried} of the time."
+        f"The darker a bank, the more requests it had: {q.short_count(round(mean))} on average, {of}. "
+        f"Data buses carried data for {carried} of the time."
     )
 
 

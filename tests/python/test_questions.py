@@ -372,7 +372,7 @@ def test_a_yes_that_the_models_error_leaves_open_says_so() -> None:
     # 11 Mpps in simulation, and predictions were up to 35 % too high.
     assert "a real one may end at 8.15 Mpps" in told(0.35)
     assert "in simulation" not in told(0.35, headroom=0.5)
-    assert "Line rate, 20.0 Mpps, was not offered: the 2 cores end at 11.1 Mpps." in told(0.05)
+    assert "Not at line rate, 20.0 Mpps, which was not offered: the 2 cores end at 11.1 Mpps." in told(0.05)
 
 
 @pytest.mark.parametrize(
@@ -479,3 +479,51 @@ def test_the_cache_command_names_every_hash_of_slices() -> None:
     named = re.search(r"hash=([\w, -]+?), ring", " ".join(cache._EPILOG.split()))
     assert named
     assert sorted(re.split(r", | or ", named[1])) == sorted(words)
+
+
+def reply(summary: dict[str, Any], question: str, slow: Slowest | None = None) -> str:
+    return {each.question: each.text for each in questions.ten(summary, SCENARIO, slow, "")}[question]
+
+
+def test_of_a_pipeline_the_stage_that_limits_is_named_with_its_own_cycles() -> None:
+    one = {"packets": 500, "packets_per_burst": 30.0, "cycles_per_packet": 100.0}
+    receives = one | {"core": 0, "busy": 1.0, "receives": True, "cycles": {"core": 60.0, "dram_queue": 40.0}}
+    works = one | {"core": 1, "busy": 0.17, "receives": False, "cycles": {"core": 90.0, "llc": 10.0}}
+    verdict = {"status": "loses", "limit": "core", "model_errors": []}
+    told = reply(busy(1.0, cores=[receives, works], verdict=verdict, lost=1), "What limits it?")
+    assert told.startswith("A core that receives: the busiest is busy 100 % of the time, the busiest that works 17 %.")
+    assert "60 % execute instructions; memory's share is 40 %: 40 % wait for DRAM, 0 % for the LLC" in told
+    swapped = [receives | {"busy": 0.2}, works | {"busy": 0.9}]
+    told = reply(busy(1.0, cores=swapped, verdict=verdict, lost=1), "What limits it?")
+    assert told.startswith("A core that works: the busiest is busy 90 % of the time, the busiest that receives 20 %.")
+    assert "10 % wait" not in told
+    assert "0 % wait for DRAM, 10 % for the LLC" in told
+
+
+def test_a_link_says_what_line_rate_would_take_of_it() -> None:
+    verdict = {"status": "carries", "limit": "pcie", "headroom": 0.5, "model_errors": []}
+    assert "Line rate would take more than it has." in reply(busy(0.1, verdict=verdict), "What limits it?")
+    wider = {"to_host_link_gbps": 50.0, "from_host_link_gbps": 40.0, "rate_gbps": 125.0}
+    assert reply(busy(0.1, verdict=verdict, pcie=wider), "What limits it?").endswith("Line rate would take 80 % of it.")
+    assert "Line rate" not in reply(busy(0.1, verdict=verdict, lost=1), "What limits it?")
+
+
+def test_rings_say_how_long_they_take_in_and_a_receiving_stage_how_full_it_is() -> None:
+    # 10 Mpps on two rings of 1,024.
+    assert "A ring holds what comes in 205 \u00b5s." in rings(busy(0.8))
+    one = {"packets": 500, "busy": 1.0, "cycles_per_packet": 100.0}
+    stages = [one | {"core": 7, "receives": True}, one | {"core": 8, "receives": False}]
+    full = {"loss": 0.5, "lost": 500, "drops": {"no_rx_descriptor": 500}, "attribution_ns": {"ring": 204_800.0}}
+    told = rings(busy(1.0, cores=stages, **full), sample({"pcie": 100.0, "ring": 100.0}))
+    assert "The fullest is 100 % full on average: a larger one only delays that and adds wait." in told
+
+
+def test_ddio_says_what_is_found_later_and_sureness_what_had_not_settled() -> None:
+    hits = {"DDIO": 0.25, "LLC": 0.9, "DMA read": 1.0}
+    found = [{"name": name, "hits": 1, "misses": 1, "hit_rate": rate} for name, rate in hits.items()]
+    warmup = {"why": "The first 9 packets were cut as warm-up. Not settled: the sojourn."}
+    summary = busy(0.1, levels=found, warmup=warmup)
+    assert "Later cores find 90 % of what they ask it for and the NIC 100 % of what it sends." in reply(
+        summary, "What is DDIO's share?"
+    )
+    assert "Not settled when measuring began: the sojourn." in reply(summary, "How sure is this?")

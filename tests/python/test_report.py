@@ -415,7 +415,7 @@ def test_neighbours_and_the_states_of_mbufs_are_shown() -> None:
     summary["llc_bytes"] = {"devices": 2 << 20, "receiving": 1 << 20, "working": 0, "others": 1 << 19}
     drawn = page(summary, SCENARIO)
     assert "Mbufs over time" in drawn
-    assert "at work and sending" in drawn
+    assert "at work, sending or sent" in drawn
     assert "1.50 M references a second from 2 cores" in drawn
     assert "others 0.500 MiB" in drawn
     assert "working 0" not in drawn
@@ -432,7 +432,7 @@ def test_banks_of_dram_are_a_row_a_channel_and_the_busiest_is_named() -> None:
     drawn = page(summary, SCENARIO)
     assert "Requests by bank of 2 channels of DRAM" in drawn
     assert "channel 1, bank 3: 0 row hits, 0 misses, 30 conflicts" in drawn
-    assert "The busiest, bank 3 of channel 1, had 3.3 times the mean" in drawn
+    assert "9 on average, the busiest, bank 3 of channel 1, 233 % more than that" in drawn
     assert "Data buses carried data for 25.0 % to 37.5 % of the time" in drawn
     for none in ({"banks": met[:1], "channels": [load]}, {"banks": met, "channels": []}):
         summary["dram"]["controllers"].update(none)
@@ -581,3 +581,16 @@ def test_a_browser_is_told_to_run_the_reports_own_script_alone() -> None:
     assert len(scripts) == 1
     allowed = base64.b64encode(hashlib.sha256(scripts[0].encode()).digest()).decode()
     assert policy.endswith(f"script-src 'sha256-{allowed}'")
+
+
+def test_a_rate_without_loss_above_what_an_overload_carries_is_not_left_alone() -> None:
+    points: Any = [
+        {"load": 0.6, "loss": 0.0, "carried_mpps": 4.92},
+        {"load": 0.7, "loss": 0.1, "carried_mpps": 4.9},
+    ]
+    summary = summaries.lossless(curve=points, lost=9, carried_mpps=4.9)
+    told = wirespeed.summary.curve_text(summary)
+    assert told is not None
+    assert told.endswith("This run carries 4.90 Mpps: at more a longer run may lose, once its rings are full.")
+    for other in ({"carried_mpps": 5.0}, {"lost": 0}):
+        assert "a longer run may lose" not in str(wirespeed.summary.curve_text({**summary, **other}))
