@@ -135,6 +135,11 @@ pub trait Backend {
         ChangesMade::default()
     }
 
+    /// Which changes were refused: by number, from 0 in the order in which they were asked for, ascending.
+    fn refused_changes(&self) -> &[u64] {
+        &[]
+    }
+
     /// Takes committed packet `number` out of its slot, and leaves any other packet in its place.
     ///
     /// # Errors
@@ -208,6 +213,9 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
     }
     fn changes(&self) -> ChangesMade {
         (**self).changes()
+    }
+    fn refused_changes(&self) -> &[u64] {
+        (**self).refused_changes()
     }
     fn take(&mut self, number: u64, packet: &mut Packet) -> Result<Verdict, RouterError> {
         (**self).take(number, packet)

@@ -365,6 +365,10 @@ impl<M: KernelMachine> Backend for Persistent<M> {
         self.updates.as_ref().map(TableUpdates::made).unwrap_or_default()
     }
 
+    fn refused_changes(&self) -> &[u64] {
+        self.updates.as_ref().map(TableUpdates::refused).unwrap_or_default()
+    }
+
     fn fragments(&self) -> &[Packet] {
         self.fragments.all()
     }

@@ -124,6 +124,8 @@ pub(crate) struct TableUpdates {
     links: Vec<(usize, EntryRun)>,
     phases: UpdatePhases,
     made: ChangesMade,
+    /// By number, in order.
+    refused: Vec<u64>,
 }
 
 impl TableUpdates {
@@ -142,6 +144,7 @@ impl TableUpdates {
             links: Vec::new(),
             phases: UpdatePhases::default(),
             made: ChangesMade::default(),
+            refused: Vec::new(),
         })
     }
 
@@ -151,6 +154,10 @@ impl TableUpdates {
 
     pub(crate) fn made(&self) -> ChangesMade {
         self.made
+    }
+
+    pub(crate) fn refused(&self) -> &[u64] {
+        &self.refused
     }
 
     /// Goes on as far as it can without waiting.
@@ -190,10 +197,13 @@ impl TableUpdates {
 
     fn begin(&mut self, machine: &mut impl KernelMachine) -> Result<(), RouterError> {
         for change in self.waiting.drain(..self.waiting.len().min(MOST_AT_ONCE)) {
-            self.made.begun += 1;
-            // What is refused has changed nothing.
+            // What is refused has changed nothing. Which ones are, nobody else can say: it depends on how many groups rest.
             let made = self.lookup.update(change.prefix, change.next_hop).ok_or_else(unfit)?;
-            self.made.refused += u64::from(made.is_err());
+            if made.is_err() {
+                self.refused.push(self.made.begun);
+                self.made.refused += 1;
+            }
+            self.made.begun += 1;
         }
         let (v4, v6) = self.lookup.dir24_mut().ok_or_else(unfit)?;
         let written = [v4.written(), v6.written()];

@@ -128,8 +128,8 @@ struct Changing<'a> {
     waiting: VecDeque<Instant>,
     done: u64,
     took: Delays,
-    /// By first packet over the lanes of a warp.
-    windows: Vec<Option<Window>>,
+    /// In the order in which they were posted, so by first packet.
+    windows: Vec<Window>,
 }
 
 impl Changing<'_> {
@@ -172,8 +172,7 @@ impl Backend for Changing<'_> {
         let done = self.inner.changes().done;
         let posted = self.inner.post(first, count)?;
         if posted {
-            self.windows[(first / u64::from(WARP_LANES)) as usize] =
-                Some(Window { first, count, done, begun: u64::MAX });
+            self.windows.push(Window { first, count, done, begun: u64::MAX });
         }
         Ok(posted)
     }
@@ -188,8 +187,8 @@ impl Backend for Changing<'_> {
         self.inner.poll(out)?;
         let begun = self.inner.changes().begun;
         for done in &out[before..] {
-            if let Some(window) = &mut self.windows[(done.first / u64::from(WARP_LANES)) as usize] {
-                window.begun = begun;
+            if let Ok(at) = self.windows.binary_search_by_key(&done.first, |window| window.first) {
+                self.windows[at].begun = begun;
             }
         }
         Ok(())
@@ -231,7 +230,7 @@ pub fn changing(
         waiting: VecDeque::new(),
         done: 0,
         took: Delays::default(),
-        windows: vec![None; packets.len().div_ceil(WARP_LANES as usize)],
+        windows: Vec::new(),
     };
     let measured = measure(&mut changing, count, spec.batch, spec.mpps)?;
     let (asked, took, windows) = (changing.asked as u64, changing.took.summary(), changing.windows);
@@ -243,8 +242,11 @@ pub fn changing(
     for number in 0..count {
         verdicts.push(backend.take(number, &mut packet)?);
     }
-    let windows = windows.into_iter().flatten().collect();
-    let (other, wrong) = judge(lookup, &keys, &verdicts, windows, &changes[..asked as usize])?;
+    // What was refused is no change, and what had not begun was never tried.
+    let mut refused = backend.refused_changes().iter().peekable();
+    let changed = (0..).zip(&changes[..made.begun as usize]);
+    let changed: Vec<_> = changed.map(|(n, change)| refused.next_if_eq(&&n).is_none().then_some(*change)).collect();
+    let (other, wrong) = judge(lookup, &keys, &verdicts, windows, &changed)?;
     let delay = measured.delays.summary();
     Ok(ChangesPoint {
         carried_mpps: measured.carried_mpps(),
@@ -300,14 +302,14 @@ fn made_changes(keys: &[Option<IpAddr>], spec: &ChangesSpec) -> Vec<RouteChange>
     changes
 }
 
-/// Makes the changes again, one after the other, and compares each packet with every table in its window. How many have another
-/// verdict than by the first table, and how many a wrong one.
+/// Makes the changes again, one after the other, but for those that were refused, and compares each packet with every table in its
+/// window. How many have another verdict than by the first table, and how many a wrong one.
 fn judge(
     lookup: &Lookup,
     keys: &[Option<IpAddr>],
     verdicts: &[Verdict],
     mut windows: Vec<Window>,
-    changes: &[RouteChange],
+    changes: &[Option<RouteChange>],
 ) -> Result<(u64, u64), RouterError> {
     let mut tables = lookup.unshared()?;
     windows.sort_by_key(|window| window.done);
@@ -322,12 +324,9 @@ fn judge(
     let other = (0..keys.len() as u64).filter(|&number| !said(&tables, number)).count() as u64;
     let (mut open, mut coming, mut wrong): (Vec<(u64, u64)>, _, _) = (Vec::new(), windows.into_iter().peekable(), 0);
     for version in 0..=changes.len() as u64 {
-        if let Some(change) = version.checked_sub(1).map(|made| changes[made as usize]) {
-            let changed = tables.update(change.prefix, change.next_hop).transpose().map(|_| ());
-            changed.or_else(|error| match error {
-                functions::FunctionError::GroupsFull { .. } => Ok(()),
-                other => Err(other),
-            })?;
+        if let Some(change) = version.checked_sub(1).and_then(|made| changes[made as usize]) {
+            // No group rests here: there is room for what the backend had room for.
+            tables.update(change.prefix, change.next_hop).transpose()?;
         }
         while let Some(window) = coming.next_if(|window| window.done <= version) {
             open.extend((window.first..window.first + u64::from(window.count)).map(|number| (number, window.begun)));

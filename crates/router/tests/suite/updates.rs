@@ -53,13 +53,37 @@ fn packets() -> Vec<Packet> {
     (0..PACKETS).map(packet).collect()
 }
 
+/// To addresses that share no entry of tbl24: each route to one of them takes up to 13 groups of tbl8, of which there are 256.
+fn far_apart() -> Vec<Packet> {
+    let packet = |n: usize| {
+        let mut frame = vec![0xee; 12];
+        frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 0, 17, 64]);
+        frame.extend([0x20, 1, 0xd, 0xb8, 9, 9, 9, 9, 0, 0, 0, 0, 0, 0, 0, 1]);
+        frame.extend([0x20, 2, (n % 64) as u8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
+        let mut packet = Packet { id: PacketId(n as u64), ..Packet::default() };
+        packet.set_frame(&frame, frame.len() as u32);
+        packet
+    };
+    (0..PACKETS).map(packet).collect()
+}
+
 fn changed(machine: impl KernelMachine, commit: Commit, told: &Lookup) -> ChangesPoint {
+    changed_for(machine, commit, told, &packets(), 32)
+}
+
+fn changed_for(
+    machine: impl KernelMachine,
+    commit: Commit,
+    told: &Lookup,
+    packets: &[Packet],
+    batch: u32,
+) -> ChangesPoint {
     let setup = KernelSetup { slots: PACKETS as u64, commit, deadline: DEADLINE, ..KernelSetup::default() };
     let lookup = lookup(0, Structure::Dir24);
     let mut backend = Persistent::with_updates(machine, &lookup, CHANGES_PORTS, setup).unwrap();
     // A packet a 50 us, and a change a 20 us.
-    let spec = ChangesSpec { per_second: 50_000.0, batch: 32, mpps: Some(0.02), seed: 7 };
-    changing(&mut backend, &packets(), told, &spec).unwrap()
+    let spec = ChangesSpec { per_second: 50_000.0, batch, mpps: Some(0.02), seed: 7 };
+    changing(&mut backend, packets, told, &spec).unwrap()
 }
 
 fn sound(what: &str, point: &ChangesPoint) {
@@ -87,6 +111,22 @@ fn on_a_gpu_every_verdict_is_by_a_table_that_there_was() {
 fn verdicts_by_other_tables_are_found() {
     let point = changed(Twin::new(1), Commit::Device, &lookup(100, Structure::Dir24));
     assert!(point.wrong > 100, "{point:?}");
+}
+
+#[test]
+fn a_change_that_was_refused_is_not_judged_as_made() {
+    let point = changed_for(Twin::new(1), Commit::Device, &lookup(0, Structure::Dir24), &far_apart(), 32);
+    // Groups that rest have no room for what those who make the changes again would have room for.
+    assert!(point.made.refused > 50 && point.other > 100, "{point:?}");
+    assert_eq!(point.wrong, 0, "{point:?}");
+}
+
+#[test]
+fn packets_of_tasks_that_are_shorter_than_a_warp_are_all_judged() {
+    let told = lookup(100, Structure::Dir24);
+    let wrong = |batch| changed_for(Twin::new(1), Commit::Device, &told, &packets(), batch).wrong;
+    let (short, whole) = (wrong(8), wrong(32));
+    assert!(short * 2 > whole && whole > 100, "{short} wrong in tasks of 8, {whole} in tasks of 32");
 }
 
 #[test]
