@@ -17,8 +17,12 @@ use super::{InputError, PROGRESS_EVERY, bug, interruptible, json_of};
 fn error(e: RouterError) -> PyErr {
     let text = e.to_string();
     match e {
-        RouterError::File { .. } | RouterError::Interface { .. } => PyOSError::new_err(text),
-        RouterError::Protocol { .. } | RouterError::Panicked { .. } => PyRuntimeError::new_err(text),
+        RouterError::File { .. } | RouterError::Interface { .. } | RouterError::QueueThread { .. } => {
+            PyOSError::new_err(text)
+        }
+        RouterError::Protocol { .. } | RouterError::Panicked { .. } | RouterError::QueuePanicked { .. } => {
+            PyRuntimeError::new_err(text)
+        }
         _ => InputError::new_err(text),
     }
 }

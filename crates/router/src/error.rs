@@ -126,6 +126,20 @@ pub enum RouterError {
         /// Which.
         backend: &'static str,
     },
+    /// A queue's own thread ended by a panic.
+    #[error("the thread of queue {queue} panicked, and the run was ended; this is a bug")]
+    QueuePanicked {
+        /// Which.
+        queue: u32,
+    },
+    /// A queue's own thread cannot be started.
+    #[error("the thread of queue {queue} cannot be started: {source}; take fewer queues, or raise ulimit -u")]
+    QueueThread {
+        /// Which.
+        queue: u32,
+        /// What the system says.
+        source: std::io::Error,
+    },
     /// A setting that cannot be.
     #[error("{what} = {came}: {allowed}")]
     Setting {

@@ -117,45 +117,86 @@ pub(super) fn run(
     // As even as can be.
     let of_queue = |queue: u32| threads / queues + u32::from(queue < threads % queues);
     let placed = places(spec, (threads * kinds(spec) + queues) as usize, notes)?;
+    let mut rest = &placed[..];
+    let of_queues: Vec<(u32, &[usize])> = (0..queues)
+        .map(|queue| {
+            let own = (of_queue(queue) * kinds(spec) + 1) as usize;
+            let (cpus, others) = rest.split_at(own.min(rest.len()));
+            rest = others;
+            (of_queue(queue), cpus)
+        })
+        .collect();
     let begun = cpu_time();
     let done = if queues == 1 && placed.is_empty() {
         common.queue(0, threads, &[])
     } else {
-        std::thread::scope(|scope| {
-            let (common, mut rest) = (&common, &placed[..]);
-            let all: Vec<_> = (0..queues)
-                .map(|queue| {
-                    let own = (of_queue(queue) * kinds(spec) + 1) as usize;
-                    let (cpus, others) = rest.split_at(own.min(rest.len()));
-                    rest = others;
-                    scope.spawn(move || {
-                        let routed = common.queue(queue, of_queue(queue), cpus);
-                        if routed.is_err() {
-                            common.budget.ended.store(true, Ordering::Relaxed);
-                        }
-                        routed
-                    })
-                })
-                .collect();
-            let mut sum: Result<Option<(RouteReport, Option<u32>)>, RouterError> = Ok(None);
-            for queue in all {
-                let one = queue.join().unwrap_or(Err(RouterError::Panicked { backend: "queue" }));
-                sum = match (sum, one) {
-                    (Ok(None), Ok(first)) => Ok(Some(first)),
-                    (Ok(Some((mut sum, workers))), Ok((report, more))) => {
-                        sum.add(report);
-                        Ok(Some((sum, workers.zip(more).map(|(a, b)| a + b))))
-                    }
-                    (Err(first), _) | (Ok(_), Err(first)) => Err(first),
-                };
-            }
-            sum.and_then(|sum| sum.ok_or(RouterError::Panicked { backend: "queue" }))
-        })
+        let one = |queue: u32| {
+            let (workers, cpus) = of_queues[queue as usize];
+            common.queue(queue, workers, cpus)
+        };
+        each_queue(queues, &common.budget.ended, one).map(sum)
     };
     notes.extend(common.notes.into_inner().unwrap_or_default());
     let (mut report, workers) = done?;
     report.cpu_s = cpu_time().saturating_sub(begun).as_secs_f64();
     Ok((report, workers, queues))
+}
+
+/// Sets what ends all queues, but where its own has ended well. A panic does that, too.
+struct EndOfAll<'a> {
+    ended: &'a AtomicBool,
+    well: bool,
+}
+
+impl Drop for EndOfAll<'_> {
+    fn drop(&mut self) {
+        if !self.well {
+            self.ended.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Runs `one` for each queue, on a thread each. Where one fails or panics `ended` is set, by which the others end, and the error is
+/// that of the first such queue.
+fn each_queue<T: Send>(
+    queues: u32,
+    ended: &AtomicBool,
+    one: impl Fn(u32) -> Result<T, RouterError> + Sync,
+) -> Result<Vec<T>, RouterError> {
+    std::thread::scope(|scope| {
+        let one = &one;
+        let start = |queue: u32| {
+            let run = move || {
+                let mut end = EndOfAll { ended, well: false };
+                let done = one(queue);
+                end.well = done.is_ok();
+                done
+            };
+            let started = std::thread::Builder::new().name(format!("queue {queue}")).spawn_scoped(scope, run);
+            started.map_err(|source| {
+                ended.store(true, Ordering::Relaxed);
+                RouterError::QueueThread { queue, source }
+            })
+        };
+        let all: Vec<_> = (0..queues).map(start).collect();
+        // All are waited for, whichever of them fails.
+        let join = |(queue, thread): (u32, Result<std::thread::ScopedJoinHandle<'_, _>, RouterError>)| {
+            thread?.join().unwrap_or(Err(RouterError::QueuePanicked { queue }))
+        };
+        let done: Vec<Result<T, RouterError>> = (0..).zip(all).map(join).collect();
+        done.into_iter().collect()
+    })
+}
+
+/// What all queues have routed, and the workers of all of them.
+fn sum(all: Vec<(RouteReport, Option<u32>)>) -> (RouteReport, Option<u32>) {
+    let mut all = all.into_iter();
+    let (mut report, mut workers) = all.next().unwrap_or_default();
+    for (other, more) in all {
+        report.add(other);
+        workers = workers.zip(more).map(|(a, b)| a + b);
+    }
+    (report, workers)
 }
 
 /// Kinds of workers of the CPU's that there are as many threads of.
@@ -399,4 +440,36 @@ fn traffic(spec: &RouterSpec, table: &Table, notes: &mut Vec<String>) -> Result<
         (None, None) => (rate(1.0)?, Pace::AsFast),
     };
     Ok(PacketInput { source: Box::new(blueprint.source(spec.seed, &load)?), sender: None, pace, epoch })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goes on until all are to end.
+    fn until(ended: &AtomicBool) -> Result<u32, RouterError> {
+        let begun = Instant::now();
+        while !ended.load(Ordering::Relaxed) {
+            assert!(begun.elapsed() < Duration::from_secs(20), "it was never ended");
+            std::thread::yield_now();
+        }
+        Ok(0)
+    }
+
+    #[test]
+    fn a_queue_that_panics_ends_the_others_and_is_named() {
+        let ended = AtomicBool::new(false);
+        let done = each_queue(4, &ended, |queue| if queue == 2 { panic!("a test's own") } else { until(&ended) });
+        let text = "the thread of queue 2 panicked, and the run was ended; this is a bug";
+        assert_eq!(done.unwrap_err().to_string(), text);
+    }
+
+    #[test]
+    fn a_queue_that_fails_ends_the_others_and_one_that_ends_well_does_not() {
+        let ended = AtomicBool::new(false);
+        assert_eq!(each_queue(3, &ended, Ok).unwrap(), [0, 1, 2]);
+        assert!(!ended.load(Ordering::Relaxed));
+        let failed = |queue| if queue == 0 { Err(RouterError::Panicked { backend: "cpu" }) } else { until(&ended) };
+        assert!(matches!(each_queue(3, &ended, failed), Err(RouterError::Panicked { backend: "cpu" })));
+    }
 }

@@ -33,6 +33,8 @@ fn every_error_says_what_came_what_is_allowed_and_what_to_do() {
         RouterError::Copy { waited },
         RouterError::Protocol { backend: "twin", what: "task 5 was committed twice".into() },
         RouterError::Panicked { backend: "cpu" },
+        RouterError::QueuePanicked { queue: 3 },
+        RouterError::QueueThread { queue: 900, source: Error::from(ErrorKind::WouldBlock) },
         RouterError::Setting { what: "threads", came: "0".into(), allowed: "allowed are 1 to 1024" },
         RouterError::File { path: "out.pcap".into(), source: Error::from(ErrorKind::PermissionDenied) },
         RouterError::Interface {
