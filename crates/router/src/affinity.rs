@@ -1,9 +1,10 @@
-//! Which CPUs threads run on: those near the interface's NIC, one a thread.
+//! Which CPUs threads run on: those near the interface's NIC, one a thread, and no two on one core while another core is free.
 //!
-//! A thread that is pinned to a CPU has the memory that it first touches on that CPU's node, so rings and slots that it makes are
+//! Threads here never sleep, so two on the CPUs of one core have half of it each. A thread that is pinned to a CPU has the memory that it first touches on that CPU's node, so rings and slots that it makes are
 //! near the NIC as well.
 //!
-//! Source: Linux, sched_setaffinity(2); Documentation/ABI/stable/sysfs-devices-node, `numa_node` of sysfs-bus-pci.
+//! Source: Linux, sched_setaffinity(2); Documentation/ABI/stable/sysfs-devices-node, `numa_node` of sysfs-bus-pci,
+//! `thread_siblings_list` of sysfs-devices-system-cpu.
 
 use std::io;
 use std::mem::{size_of, zeroed};
@@ -59,22 +60,48 @@ fn node_of(interface: &str) -> Option<(u32, Vec<usize>)> {
     Some((node, cpus))
 }
 
-/// CPUs for so many threads: those of the interface's node first, each once as long as there are enough. And what is to be said.
-pub(crate) fn plan(threads: usize, interface: Option<&str>) -> (Vec<usize>, Option<String>) {
-    let near = interface.and_then(node_of);
-    place(threads, &allowed(), near)
+/// The first CPU of the core that `cpu` is of; itself where the system does not say.
+fn core_of(cpu: usize) -> usize {
+    let told = std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"));
+    told.ok().and_then(|told| listed(&told).into_iter().min()).unwrap_or(cpu)
 }
 
-fn place(threads: usize, allowed: &[usize], near: Option<(u32, Vec<usize>)>) -> (Vec<usize>, Option<String>) {
+/// CPUs for so many threads: one of each core first, of the interface's node before others, each once as long as there are enough.
+/// And what is to be said.
+pub(crate) fn plan(threads: usize, interface: Option<&str>) -> (Vec<usize>, Option<String>) {
+    let near = interface.and_then(node_of);
+    place(threads, &allowed(), near, core_of)
+}
+
+fn place(
+    threads: usize,
+    allowed: &[usize],
+    near: Option<(u32, Vec<usize>)>,
+    core_of: impl Fn(usize) -> usize,
+) -> (Vec<usize>, Option<String>) {
     let is_near = |cpu: &usize| near.as_ref().is_none_or(|(_, cpus)| cpus.contains(cpu));
-    let (close, far): (Vec<usize>, Vec<usize>) = allowed.iter().partition(|cpu| is_near(cpu));
-    let all: Vec<usize> = close.iter().chain(&far).copied().collect();
-    let cpus = all.iter().copied().cycle().take(if all.is_empty() { 0 } else { threads }).collect();
+    let mut seen: Vec<usize> = Vec::new();
+    // How many of a core's CPUs come before this one; then whether it is far; then its number, as the sort is stable.
+    let mut all: Vec<(usize, bool, usize)> = allowed
+        .iter()
+        .map(|&cpu| {
+            let core = core_of(cpu);
+            let before = seen.iter().filter(|&&one| one == core).count();
+            seen.push(core);
+            (before, !is_near(&cpu), cpu)
+        })
+        .collect();
+    all.sort_by_key(|&(before, is_far, _)| (before, is_far));
+    let cores = all.iter().filter(|&&(before, ..)| before == 0).count();
+    let close = all.iter().filter(|&&(before, is_far, _)| before == 0 && !is_far).count();
+    let cpus = all.iter().map(|&(.., cpu)| cpu).cycle().take(if all.is_empty() { 0 } else { threads }).collect();
     let note = match &near {
         _ if threads > all.len() => Some(format!("{threads} threads are pinned to {} CPUs: some share one", all.len())),
-        Some((node, _)) if threads > close.len() => Some(format!(
-            "node {node}, where the NIC is, has {} CPUs for {threads} threads: others are far from it",
-            close.len()
+        _ if threads > cores => {
+            Some(format!("{threads} threads are pinned to {} CPUs of {cores} cores: some share a core", all.len()))
+        }
+        Some((node, _)) if threads > close => Some(format!(
+            "node {node}, where the NIC is, has {close} cores for {threads} threads: others are far from it"
         )),
         _ => None,
     };
@@ -89,15 +116,38 @@ mod tests {
     fn threads_are_placed_near_the_nic_first_and_a_cpu_each() {
         assert_eq!(listed("0-2,8, 10-11\n"), [0, 1, 2, 8, 10, 11]);
         assert_eq!(listed("\n"), [0; 0]);
-        let all = [0, 1, 2, 3];
-        assert_eq!(place(3, &all, None), (vec![0, 1, 2], None));
-        assert_eq!(place(2, &all, Some((1, vec![2, 3]))), (vec![2, 3], None));
-        let (cpus, note) = place(3, &all, Some((1, vec![2, 3, 9])));
+        let (all, alone) = ([0, 1, 2, 3], |cpu| cpu);
+        assert_eq!(place(3, &all, None, alone), (vec![0, 1, 2], None));
+        assert_eq!(place(2, &all, Some((1, vec![2, 3])), alone), (vec![2, 3], None));
+        let (cpus, note) = place(3, &all, Some((1, vec![2, 3, 9])), alone);
         assert_eq!(cpus, [2, 3, 0]);
-        assert!(note.unwrap().starts_with("node 1, where the NIC is, has 2 CPUs for 3 threads"));
-        let (cpus, note) = place(5, &all, None);
+        assert!(note.unwrap().starts_with("node 1, where the NIC is, has 2 cores for 3 threads"));
+        let (cpus, note) = place(5, &all, None, alone);
         assert_eq!(cpus, [0, 1, 2, 3, 0]);
         assert_eq!(note.unwrap(), "5 threads are pinned to 4 CPUs: some share one");
+    }
+
+    #[test]
+    fn no_two_threads_are_on_one_core_while_another_is_free() {
+        // CPUs of a core beside each other, and half of all apart.
+        for core_of in [|cpu| cpu / 2 * 2, |cpu| cpu % 4] {
+            let all: Vec<usize> = (0..8).collect();
+            let cores = |threads, near| {
+                let mut cores: Vec<usize> = place(threads, &all, near, core_of).0.into_iter().map(core_of).collect();
+                cores.sort_unstable();
+                cores.dedup();
+                cores.len()
+            };
+            for threads in 1..=4 {
+                assert_eq!(cores(threads, None), threads);
+                assert_eq!(cores(threads, Some((1, vec![4, 5, 6, 7]))), threads);
+            }
+            let (cpus, note) = place(6, &all, None, core_of);
+            assert_eq!(note.unwrap(), "6 threads are pinned to 8 CPUs of 4 cores: some share a core");
+            assert_eq!(cpus.iter().collect::<std::collections::BTreeSet<_>>().len(), 6);
+        }
+        // A core of which this process has the second CPU only.
+        assert_eq!(place(2, &[1, 2, 3], None, |cpu| cpu / 2 * 2).0, [1, 2]);
     }
 
     #[test]

@@ -396,11 +396,7 @@ impl CpuThreads {
                 let (shared, function, hook) = (shared.clone(), program.function().clone(), hook.clone());
                 let cpu = cpus.get(worker).copied();
                 std::thread::spawn(move || {
-                    // Whoever chose the CPU has seen that it can be had; a worker without it is slower, not wrong.
-                    #[cfg(target_os = "linux")]
-                    let _ = cpu.map(crate::affinity::pin);
-                    #[cfg(not(target_os = "linux"))]
-                    let _ = cpu;
+                    run_on(cpu);
                     work(&shared, function, commit, hook.as_deref());
                 })
             })
@@ -441,6 +437,15 @@ impl CpuThreads {
     fn place(&self, number: u64) -> usize {
         (number & (self.slots - 1)) as usize
     }
+}
+
+/// This thread runs on `cpu` alone, if there is one. Whoever chose it has seen that it can be had; a worker without it is slower, not
+/// wrong.
+pub(crate) fn run_on(cpu: Option<usize>) {
+    #[cfg(target_os = "linux")]
+    let _ = cpu.map(crate::affinity::pin);
+    #[cfg(not(target_os = "linux"))]
+    let _ = cpu;
 }
 
 fn work(shared: &SharedTasks, mut function: Function, commit: Commit, hook: Option<&(dyn Fn(Task) + Send + Sync)>) {

@@ -9,6 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::RouterError;
+use crate::backend::run_on;
 use crate::layout::{Members, PacketRegion, Router, Touch, TraceBuffer};
 use crate::memory::SharedMemory;
 
@@ -141,6 +142,7 @@ pub(crate) fn twin_layout(which: u32) -> u32 {
 /// The kernels on threads of this host: for tests, and to see the protocol at work where there is no GPU.
 pub struct Twin {
     warps: u32,
+    cpus: Vec<usize>,
     blocks: Vec<(NonNull<u8>, Layout)>,
     threads: Vec<JoinHandle<()>>,
     record: usize,
@@ -163,6 +165,7 @@ impl Twin {
     pub fn recording(workers: u32, references: usize) -> Twin {
         Twin {
             warps: workers.max(1) + 1,
+            cpus: Vec::new(),
             blocks: Vec::new(),
             threads: Vec::new(),
             record: references,
@@ -171,6 +174,14 @@ impl Twin {
             lost: Arc::default(),
             touches: Arc::default(),
         }
+    }
+
+    /// Each thread runs on a CPU of its own: the dispatcher on the first of these, then the workers; without any wherever the system
+    /// wants.
+    #[must_use]
+    pub fn on(mut self, cpus: Vec<usize>) -> Twin {
+        self.cpus = cpus;
+        self
     }
 
     /// What was recorded, after the end, and whether anything had to be left out.
@@ -279,7 +290,10 @@ impl KernelMachine for Twin {
         for warp in 0..router.warps {
             let (router, record) = (*router, self.record);
             let (left, lost, all) = (self.left.clone(), self.lost.clone(), self.touches.clone());
+            // A thread begins on the CPU of who starts it, which is at work itself.
+            let cpu = self.cpus.get(warp as usize).copied();
             self.threads.push(std::thread::spawn(move || {
+                run_on(cpu);
                 let mut touches = vec![Touch::default(); record];
                 let mut trace = TraceBuffer { touches: touches.as_mut_ptr(), capacity: record as u64, count: 0 };
                 let to = if record == 0 { std::ptr::null_mut() } else { &raw mut trace };

@@ -201,7 +201,8 @@ pub struct RouterSpec {
     pub xdp_copy: XdpCopy,
     /// Threads that receive and send, each with a queue or socket, and workers, of its own; 1 if left out.
     pub queues: Option<u32>,
-    /// Whether each thread is pinned to a CPU, near the interface's NIC as far as there are any.
+    /// Whether each thread is pinned to a CPU, near the interface's NIC as far as there are any: who receives and sends, workers, and
+    /// the twin's. What threads a GPU's driver has is its own.
     pub pin: bool,
     /// A prefix table; a made one if left out.
     pub table: Option<PathBuf>,
@@ -317,7 +318,9 @@ pub fn run_until(spec: &RouterSpec, stop: &AtomicBool) -> Result<Routed, RouterE
     };
     let (program, routes) = program(&sources, &table, &mut notes)?;
     let (report, threads, queues) = queues::run(spec, &program, &table, stop, &mut notes)?;
-    notes.extend(threads.and_then(|threads| starved(&report, threads + queues)));
+    // The twin's dispatcher is no worker, and never sleeps either.
+    let dispatchers = u32::from(matches!(spec.backend, Choice::Twin | Choice::CpuTwin));
+    notes.extend(threads.and_then(|threads| starved(&report, threads + queues + dispatchers)));
     if report.cut > 0 {
         notes.push(format!("of {} packets only the first {} bytes were inspected", report.cut, program.frame_bytes()));
     }

@@ -116,11 +116,12 @@ pub(super) fn run(
     let threads = spec.threads.unwrap_or_else(|| (workers() + 1).saturating_sub(queues).max(queues));
     // As even as can be.
     let of_queue = |queue: u32| threads / queues + u32::from(queue < threads % queues);
-    let placed = places(spec, (threads * kinds(spec) + queues) as usize, notes)?;
+    let all = (0..queues).map(|queue| beside(spec.backend, of_queue(queue)) + 1).sum::<u32>();
+    let placed = places(spec, all as usize, notes)?;
     let mut rest = &placed[..];
     let of_queues: Vec<(u32, &[usize])> = (0..queues)
         .map(|queue| {
-            let own = (of_queue(queue) * kinds(spec) + 1) as usize;
+            let own = (beside(spec.backend, of_queue(queue)) + 1) as usize;
             let (cpus, others) = rest.split_at(own.min(rest.len()));
             rest = others;
             (of_queue(queue), cpus)
@@ -199,12 +200,19 @@ fn sum(all: Vec<(RouteReport, Option<u32>)>) -> (RouteReport, Option<u32>) {
     (report, workers)
 }
 
-/// Kinds of workers of the CPU's that there are as many threads of.
-fn kinds(spec: &RouterSpec) -> u32 {
-    if spec.backend == Choice::CpuTwin { 2 } else { 1 }
+/// Threads of this host beside the one that receives and sends, for so many workers.
+fn beside(backend: Choice, workers: u32) -> u32 {
+    match backend {
+        Choice::Cpu | Choice::Auto | Choice::CpuCuda => workers,
+        // What a driver starts is its own.
+        Choice::Cuda => 0,
+        // One dispatches.
+        Choice::Twin => workers + 1,
+        Choice::CpuTwin => 2 * workers + 1,
+    }
 }
 
-/// The CPU of each thread, queue after queue: who receives, then its workers. None where nothing is pinned.
+/// The CPU of each thread, queue after queue: who receives, its workers, and those of the twin, the dispatcher first. None where nothing is pinned.
 fn places(spec: &RouterSpec, threads: usize, notes: &mut Vec<String>) -> Result<Vec<usize>, RouterError> {
     if !spec.pin {
         return Ok(Vec::new());
@@ -313,7 +321,8 @@ fn backend(
     let slots = least.max(u64::from(batch).next_power_of_two() * 4);
     let setup = KernelSetup { slots, frame_bytes: program.frame_bytes(), commit, deadline, ..KernelSetup::default() };
     let cpu = |commit| -> Result<Chosen, RouterError> {
-        let (threads, cpus) = (threads as usize, cpus.to_vec());
+        let threads = threads as usize;
+        let cpus = cpus.get(..threads).unwrap_or(cpus).to_vec();
         let setup = WorkerSetup { threads, slots, commit, deadline, base: 0, hook: None, cpus };
         Ok((Box::new(CpuThreads::with_setup(program, setup)?), Some(threads as u32)))
     };
@@ -336,7 +345,9 @@ fn backend(
         ))
     };
     let twin = || -> Result<Chosen, RouterError> {
-        Ok((Box::new(Persistent::new(Twin::new(threads), program, setup)?), Some(threads)))
+        let before = if split { threads as usize } else { 0 };
+        let twin = Twin::new(threads).on(cpus.get(before..).unwrap_or_default().to_vec());
+        Ok((Box::new(Persistent::new(twin, program, setup)?), Some(threads)))
     };
     let both = |name, kernel: Chosen| -> Result<Chosen, RouterError> {
         let (policy, (kernel, more), (cpu, threads)) =

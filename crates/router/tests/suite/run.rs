@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use functions::ChecksumCheck;
 use packet::Packet;
-use router::setup::{FunctionName, RouterSpec, run, run_until};
+use router::setup::{Choice, FunctionName, RouterSpec, run, run_until};
 use router::sink::{FrameSink, PcapSink};
 use router::source::{FrameSource, NextFrame};
 use router::{Commit, CpuThreads, RouteOptions, RouterError, RouterProgram};
@@ -148,4 +148,72 @@ fn threads_that_had_no_cpu_are_told_of() {
     let (report, cores) = (routed.report, f64::from(cores));
     assert!(report.run_s >= report.wall_s && report.cpu_s > 0.0, "{report:?}");
     assert!(report.cpu_s < 1.1 * cores * report.run_s + 0.05, "{report:?}");
+}
+
+/// What the next test starts as a process of its own, so that all threads there are of this run.
+#[test]
+#[ignore = "a part of the next test"]
+fn a_run_whose_threads_are_pinned() {
+    let backend = match std::env::var("WIRESPEED_TEST_BACKEND").unwrap().as_str() {
+        "cpu" => Choice::Cpu,
+        "twin" => Choice::Twin,
+        _ => Choice::CpuTwin,
+    };
+    let spec = RouterSpec {
+        backend,
+        pin: true,
+        threads: Some(1),
+        function: FunctionName::Ttl.into(),
+        seconds: Some(60.0),
+        deadline_s: Some(60.0),
+        ..RouterSpec::default()
+    };
+    run(&spec).unwrap();
+}
+
+/// The CPUs of those threads of process `pid` that may run on one alone, ascending.
+#[cfg(target_os = "linux")]
+fn pinned(pid: u32) -> Vec<usize> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    let only = |task: std::io::Result<std::fs::DirEntry>| {
+        let status = std::fs::read_to_string(task.ok()?.path().join("status")).ok()?;
+        let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+        cpus.trim().parse().ok()
+    };
+    let mut cpus: Vec<usize> = tasks.filter_map(only).collect();
+    cpus.sort_unstable();
+    cpus
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn each_thread_of_a_pinned_run_has_a_cpu_of_its_own_while_there_are_any() {
+    let cpus = std::thread::available_parallelism().unwrap().get();
+    if cpus < 2 {
+        return eprintln!("skipped: one CPU");
+    }
+    // Who receives, a worker, and the twin's worker and dispatcher.
+    for (backend, threads) in [("cpu", 2), ("twin", 3), ("cpu+twin", 4)] {
+        let mut owner = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "run::a_run_whose_threads_are_pinned", "--ignored", "--nocapture"])
+            .env("WIRESPEED_TEST_BACKEND", backend)
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let begun = std::time::Instant::now();
+        // A thread begins where its starter is, and then goes to its own.
+        let found = loop {
+            let found = pinned(owner.id());
+            let most = found.chunk_by(|a, b| a == b).map(<[usize]>::len).max().unwrap_or(0);
+            let is_even = found.len() == threads && most == threads.div_ceil(cpus.min(threads));
+            if is_even || begun.elapsed() > DEADLINE || owner.try_wait().unwrap().is_some() {
+                break is_even.then_some(found.len()).ok_or(found);
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        owner.kill().unwrap();
+        owner.wait().unwrap();
+        assert_eq!(found, Ok(threads), "{backend}: by CPU, of {cpus}");
+    }
 }
