@@ -126,7 +126,7 @@ def _rows(routed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if routed["missed"]:
         yield "missed by the interface", f"{routed['missed']:,}"
     if routed["unsent"]:
-        yield "not sent: the interface had no room", f"{routed['unsent']:,}"
+        yield "not sent: no room, or never confirmed", f"{routed['unsent']:,}"
     yield "tasks", f"{routed['tasks']:,}, {routed['partial_tasks']:,} of them partial"
     yield "time", quantities.duration(1e9 * routed["wall_s"])
     yield (

@@ -98,7 +98,7 @@ pub struct RouteReport {
     pub split: Vec<BackendShare>,
     /// Packets that the source could not hold, where it knows.
     pub missed: Option<u64>,
-    /// Packets that were to leave and that the sink had no room for.
+    /// Packets that were to leave and that the sink had no room for, or that it never heard were sent.
     pub unsent: u64,
     /// Packets that were committed after one that came later.
     pub reordered: u64,

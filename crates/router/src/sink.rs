@@ -26,7 +26,7 @@ pub trait FrameSink {
         Ok(())
     }
 
-    /// Packets for which there was no room.
+    /// Packets for which there was no room; after the end also those of which it is not known that they were sent.
     fn refused(&self) -> u64 {
         0
     }

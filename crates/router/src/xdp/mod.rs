@@ -10,6 +10,8 @@
 //! - **Wakeups.** The kernel says when it wants a call (`XDP_USE_NEED_WAKEUP`): at most one a batch, 32 frames where it copies.
 //! - **Time.** The program writes the monotonic clock beside each frame: that is when it arrived.
 //! - **Losses** are the kernel's count: no chunk was free or a frame longer than one, or the receive ring was full.
+//! - **The end** waits until the kernel has given back the chunk of each frame that was to leave: before that a driver that reads
+//!   frames out of this memory may not have sent it, and never will once the socket is closed. What does not come back counts as not sent.
 //!
 //! Left out: the NIC's own timestamps and VLAN tags that it takes out of frames (both need kernel functions that a driver has
 //! or has not), frames longer than a chunk, memory that several sockets share.
@@ -47,7 +49,7 @@ const GIVE_BACK: u32 = 64;
 const SEND_AT_ONCE: u32 = 32;
 /// How long a queue may be taken by a socket that has just been closed: the kernel lets go of it a little later.
 const LETTING_GO: Duration = Duration::from_millis(300);
-/// How long the end waits for frames that the kernel has not yet sent.
+/// How long the end waits for frames that the kernel has not said are sent.
 const LAST_FRAMES: Duration = Duration::from_millis(200);
 
 /// Sockets of an interface.
@@ -254,6 +256,7 @@ impl XdpInterface {
         let (name, start) = (self.name.clone(), Instant::now());
         let mut options = libc::xdp_options { flags: 0 };
         get(&socket, libc::XDP_OPTIONS, &mut options).map_err(|e| failed(BINDING, e))?;
+        let zero_copy = options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0;
         let asking = UnixDatagram::unbound().map_err(|e| failed(OPENING, e))?;
         let free = (half..2 * half).map(|chunk| u64::from(chunk) * CHUNK_BYTES as u64).collect();
         let sink = XdpSink {
@@ -263,7 +266,10 @@ impl XdpInterface {
             _attached: self.attached.clone(),
             tx,
             completion,
+            chunks: half,
             free,
+            // Where the kernel copies, the frame's end gives its chunk back; a driver may want to be called for that.
+            completes_by_call: zero_copy,
             refused: 0,
         };
         let source = XdpSocket {
@@ -271,7 +277,7 @@ impl XdpInterface {
             socket,
             memory,
             _attached: self.attached.clone(),
-            zero_copy: options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0,
+            zero_copy,
             fill,
             rx,
             clock: both_clocks(),
@@ -500,8 +506,11 @@ pub struct XdpSink {
     _attached: Arc<Attached>,
     tx: Ring<libc::xdp_desc>,
     completion: Ring<u64>,
-    /// Chunks in which nothing waits to be sent.
+    /// Chunks of this side, and those in which nothing waits to be sent.
+    chunks: u32,
     free: Vec<u64>,
+    /// Whether the kernel may have to be called before it gives chunks back, with nothing left in the ring.
+    completes_by_call: bool,
     refused: u64,
 }
 
@@ -517,6 +526,11 @@ impl XdpSink {
         }
     }
 
+    /// Frames that are written, and of which the kernel has not said that they are sent.
+    fn outstanding(&self) -> u32 {
+        self.chunks - self.free.len() as u32
+    }
+
     /// Tells the kernel of what is written, and calls it as often as it wants: where it copies it sends 32 a call.
     fn kick(&mut self) -> Result<(), RouterError> {
         if self.tx.unpublished() > 0 {
@@ -524,17 +538,7 @@ impl XdpSink {
         }
         let mut left = self.tx.unconsumed();
         while left > 0 && self.tx.wants_wakeup() {
-            // SAFETY: no buffer; the call only wakes the driver.
-            let sent = unsafe {
-                libc::sendto(self.socket.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0)
-            };
-            let error = if sent < 0 { io::Error::last_os_error() } else { io::Error::from_raw_os_error(0) };
-            match error.raw_os_error() {
-                Some(0 | libc::EAGAIN | libc::EINTR | libc::ENOBUFS) => {}
-                // The kernel took this one, and the interface's queue had no room for it.
-                Some(libc::EBUSY) => self.refused += 1,
-                _ => return Err(failed(&self.name, SENDING, error)),
-            }
+            self.wake()?;
             let now = self.tx.unconsumed();
             // It goes no further now: what is left goes with the next call.
             if std::mem::replace(&mut left, now) == now {
@@ -543,16 +547,42 @@ impl XdpSink {
         }
         Ok(())
     }
+
+    /// Calls the kernel for chunks that it has not given back, if there may be any.
+    fn urge(&mut self) -> Result<(), RouterError> {
+        self.kick()?;
+        if self.completes_by_call && self.outstanding() > 0 && self.tx.unconsumed() == 0 && self.tx.wants_wakeup() {
+            self.wake()?;
+        }
+        self.reclaim();
+        Ok(())
+    }
+
+    fn wake(&mut self) -> Result<(), RouterError> {
+        // SAFETY: no buffer; the call only wakes the driver.
+        let sent = unsafe {
+            libc::sendto(self.socket.as_raw_fd(), std::ptr::null(), 0, libc::MSG_DONTWAIT, std::ptr::null(), 0)
+        };
+        let error = if sent < 0 { io::Error::last_os_error() } else { return Ok(()) };
+        match error.raw_os_error() {
+            Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS) => Ok(()),
+            // The kernel took this one, and the interface's queue had no room for it.
+            Some(libc::EBUSY) => {
+                self.refused += 1;
+                Ok(())
+            }
+            _ => Err(failed(&self.name, SENDING, error)),
+        }
+    }
 }
 
 impl FrameSink for XdpSink {
     fn send(&mut self, packet: &Packet, _: PortId) -> Result<(), RouterError> {
         if self.free.is_empty() {
-            self.kick()?;
-            self.reclaim();
+            self.urge()?;
         }
         let bytes = packet.data.len();
-        let fits = bytes <= CHUNK_BYTES - HEADROOM_BYTES;
+        let fits = (1..=CHUNK_BYTES - HEADROOM_BYTES).contains(&bytes);
         let Some(chunk) = fits.then(|| self.free.pop()).flatten() else {
             self.refused += 1;
             return Ok(());
@@ -585,8 +615,8 @@ impl FrameSink for XdpSink {
     fn finish(&mut self) -> Result<(), RouterError> {
         let begun = Instant::now();
         loop {
-            self.flush()?;
-            let left = self.tx.unconsumed();
+            self.urge()?;
+            let left = self.outstanding();
             if left == 0 {
                 return Ok(());
             }
@@ -598,3 +628,6 @@ impl FrameSink for XdpSink {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

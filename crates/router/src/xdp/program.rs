@@ -116,6 +116,12 @@ impl SocketMap {
             .map(SocketMap)
     }
 
+    /// No map.
+    #[cfg(test)]
+    pub(super) fn none() -> SocketMap {
+        SocketMap(std::fs::File::open("/dev/null").expect("a file").into())
+    }
+
     /// From now on frames of `queue` are `socket`'s.
     pub(super) fn put(&self, queue: u32, socket: &OwnedFd) -> io::Result<()> {
         #[repr(C)]

@@ -124,6 +124,26 @@ impl<T: Copy> Ring<T> {
         Ok(Ring { memory, offsets, entries, own: 0, told: 0, other: 0, of: PhantomData })
     }
 
+    /// A ring whose other side a test is.
+    #[cfg(test)]
+    pub(super) fn made(entries: u32) -> Ring<T> {
+        let offsets = [0, 64, 128, 192];
+        let memory = Mapping::anonymous(offsets[3] + entries as usize * size_of::<T>()).expect("memory");
+        Ring { memory, offsets, entries, own: 0, told: 0, other: 0, of: PhantomData }
+    }
+
+    /// What the other side does: the count of the producer or the consumer, and an entry.
+    #[cfg(test)]
+    pub(super) fn tell(&self, producer: bool, count: u32) {
+        self.word(usize::from(!producer)).store(count, Ordering::Release);
+    }
+
+    #[cfg(test)]
+    pub(super) fn set(&self, count: u32, value: T) {
+        // SAFETY: within the mapping; the test knows that this side does not read it.
+        unsafe { self.entry(count).write(value) };
+    }
+
     fn word(&self, which: usize) -> &AtomicU32 {
         // SAFETY: the kernel says where in the mapping its words are, which are aligned and live as long as `self`.
         unsafe { AtomicU32::from_ptr(self.memory.at.as_ptr().add(self.offsets[which]).cast()) }
