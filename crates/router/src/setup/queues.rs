@@ -250,6 +250,12 @@ fn shared(spec: &RouterSpec, queues: u32, notes: &mut Vec<String>) -> Result<Sha
     if mode == XdpMode::Auto && !xdp.is_native() {
         notes.push(format!("the driver of {name} has no XDP: the program runs behind it, and the kernel copies"));
     }
+    if let Some(all) = xdp.receive_queues().filter(|&all| all > queues) {
+        notes.push(format!(
+            "{name} has {all} receive queues, of which this run has {queues}: frames of the others go to the kernel, not through the \
+             router; --queues {all} takes all, or ethtool -L {name} gives it fewer"
+        ));
+    }
     Ok(Shared { xdp: Some(xdp), group: None })
 }
 

@@ -18,6 +18,7 @@
 //!
 //! Source: Linux, Documentation/networking/af_xdp.rst.
 
+mod channels;
 mod program;
 mod rings;
 
@@ -208,6 +209,11 @@ impl XdpInterface {
     /// Whether the program runs in the driver.
     pub fn is_native(&self) -> bool {
         self.attached.mode == Attach::Native
+    }
+
+    /// The queues by which frames come, of which those without a socket keep theirs for the kernel; none where nobody says.
+    pub fn receive_queues(&self) -> Option<u32> {
+        channels::receive_queues(&self.name)
     }
 
     /// The socket of `queue`, and what sends by it. Its memory is of the node on which the calling thread runs.
@@ -429,11 +435,7 @@ impl XdpSocket {
     }
 
     fn look(&self) -> Result<(), RouterError> {
-        // SAFETY: all zero is a value of it.
-        let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-        for (to, &from) in request.ifr_name.iter_mut().zip(self.name.as_bytes().iter().take(libc::IFNAMSIZ - 1)) {
-            *to = from as libc::c_char;
-        }
+        let mut request = channels::request(&self.name);
         // SAFETY: a request with a name that ends with 0, which the kernel fills.
         let asked = unsafe { libc::ioctl(self.asking.as_raw_fd(), libc::SIOCGIFFLAGS as _, &raw mut request) };
         if asked < 0 {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use functions::{ChecksumCheck, Forward, ForwardSpec, NextHop};
 use packet::{L3, Packet};
 use router::route::BatchTimeout;
+use router::setup::{FunctionName, RouterSpec, run};
 use router::sink::{FrameSink, XdpSink};
 use router::source::{FrameSource, NextFrame, XdpCopy, XdpInterface, XdpMode, XdpSocket, XdpSocketSpec};
 use router::{Commit, CpuThreads, RouteOptions, RouterError, RouterProgram, route};
@@ -250,6 +251,33 @@ fn queues_have_a_socket_each_and_flows_stay_in_one() {
         for queue in 0..2 {
             assert!(by_flow.iter().any(|queues| queues[queue] > 0), "queue {queue} had nothing: {by_flow:?}");
         }
+    });
+}
+
+#[test]
+fn a_run_that_takes_a_part_of_the_queues_says_how_many_there_are() {
+    with_a_cable_of(2, || {
+        let notes = |queues| {
+            let spec = RouterSpec {
+                interface: Some("veth0".into()),
+                ring_mib: Some(1),
+                xdp: Some(XdpMode::Auto),
+                queues,
+                threads: Some(2),
+                seconds: Some(0.05),
+                function: FunctionName::Ttl.into(),
+                ..RouterSpec::default()
+            };
+            match run(&spec) {
+                Err(RouterError::Interface { source, .. }) if source.raw_os_error() == Some(libc::EPERM) => None,
+                routed => Some(routed.unwrap().notes.join("; ")),
+            }
+        };
+        let Some(part) = notes(None) else { return eprintln!("skipped: no right to AF_XDP") };
+        assert!(part.contains("veth0 has 2 receive queues, of which this run has 1: "), "{part}");
+        assert!(part.contains("--queues 2 takes all"), "{part}");
+        let all = notes(Some(2)).unwrap();
+        assert!(!all.contains("receive queues"), "{all}");
     });
 }
 
