@@ -86,14 +86,14 @@ pub struct RouteReport {
     pub dropped: BTreeMap<&'static str, u64>,
     /// Packets that left, by port.
     pub ports: BTreeMap<u16, u64>,
-    /// Of a chain, what each member has done.
+    /// Of a chain, what each member has done, and how long all threads of all queues together took for it.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub chain: Vec<MemberWork>,
     /// Packets of which only a part was inspected: a GPU's slot has room for jumbo frames, and not for more.
     pub cut: u64,
     /// Packets that were lost with a backend that failed, where others went on.
     pub lost: u64,
-    /// Of several backends, what each was given, and why one gets nothing any more.
+    /// Of several backends, what each was given, and why one gets nothing any more. Shares are of all packets, of all queues.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub split: Vec<BackendShare>,
     /// Packets that the source could not hold, where it knows.
@@ -148,7 +148,7 @@ impl RouteReport {
             true => self.chain = other.chain,
             false => self.chain.iter_mut().zip(&other.chain).for_each(|(sum, share)| sum.add(share)),
         }
-        self.split.extend(other.split);
+        BackendShare::add_all(&mut self.split, other.split);
         self.cut += other.cut;
         self.lost += other.lost;
         self.missed = self.missed.zip(other.missed).map(|(sum, n)| sum + n);
@@ -464,5 +464,43 @@ impl<'a> RouterRun<'a> {
         report.parts = ReportParts { delays: self.delays, span, bytes: self.bytes };
         report.rate(self.timed || options.pace == Pace::Arrival);
         report
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::split::SplitShare;
+
+    /// A queue that had `packets` packets on two backends, and whose workers took `time` ns for two functions.
+    fn of_queue(packets: [u64; 2], time: [u64; 2]) -> RouteReport {
+        let work = |(name, time)| MemberWork { name, packets: 10, dropped: 1, time_ns: Some(time) };
+        let given = |(backend, packets): (&'static str, u64)| {
+            let share = packets as f64 / 400.0;
+            let share =
+                SplitShare { batches: 2, packets, share, explored: 1, s_per_packet: Some(packets as f64 * 1e-9) };
+            BackendShare { backend, share, redone: 3, lost: 0, failed: None }
+        };
+        RouteReport {
+            packets: packets.iter().sum(),
+            chain: ["check", "ttl"].into_iter().zip(time).map(work).collect(),
+            split: ["cpu", "twin"].into_iter().zip(packets).map(given).collect(),
+            ..RouteReport::default()
+        }
+    }
+
+    #[test]
+    fn shares_of_several_queues_are_of_all_their_packets_and_of_all_their_time() {
+        let mut sum = of_queue([100, 300], [5, 15]);
+        sum.add(of_queue([300, 100], [25, 15]));
+        sum.add(of_queue([200, 200], [10, 10]));
+        let shares: Vec<_> = sum.split.iter().map(|own| (own.backend, own.share.packets, own.share.share)).collect();
+        assert_eq!(shares, [("cpu", 600, 0.5), ("twin", 600, 0.5)]);
+        assert!((sum.split.iter().map(|own| own.share.share).sum::<f64>() - 1.0).abs() < 1e-12);
+        // Each packet of each queue has the weight of one: (100 x 100 + 300 x 300 + 200 x 200) / 600 ns.
+        assert!((sum.split[0].share.s_per_packet.unwrap() - 140_000.0 / 600.0 * 1e-9).abs() < 1e-15);
+        assert_eq!((sum.split[0].share.batches, sum.split[1].share.explored, sum.split[1].redone), (6, 3, 9));
+        let times: Vec<_> = sum.chain.iter().map(|work| work.time_ns.unwrap()).collect();
+        assert_eq!((times, sum.chain[0].packets, sum.packets), (vec![40, 40], 30, 1200));
     }
 }

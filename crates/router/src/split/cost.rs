@@ -185,6 +185,23 @@ pub struct SplitShare {
     pub s_per_packet: Option<f64>,
 }
 
+impl SplitShare {
+    /// Adds what the same backend of another queue was given. The share of all packets is the caller's.
+    pub(crate) fn add(&mut self, other: &SplitShare) {
+        let both = |own: f64, its: f64| {
+            let (own_packets, its_packets) = (self.packets.max(1) as f64, other.packets.max(1) as f64);
+            (own * own_packets + its * its_packets) / (own_packets + its_packets)
+        };
+        self.s_per_packet = match (self.s_per_packet, other.s_per_packet) {
+            (Some(own), Some(its)) => Some(both(own, its)),
+            (one, another) => one.or(another),
+        };
+        self.batches += other.batches;
+        self.packets += other.packets;
+        self.explored += other.explored;
+    }
+}
+
 /// Chooses.
 #[derive(Clone, Debug)]
 pub struct CostSplit {

@@ -40,6 +40,26 @@ pub struct BackendShare {
     pub failed: Option<Arc<RouterError>>,
 }
 
+impl BackendShare {
+    /// Adds what the backends of another queue were given, in the same order. Shares are of all packets of all queues.
+    pub(crate) fn add_all(sum: &mut Vec<BackendShare>, other: Vec<BackendShare>) {
+        let known = sum.len();
+        for (place, own) in other.into_iter().enumerate() {
+            match sum.get_mut(place).filter(|_| place < known) {
+                Some(sum) => {
+                    sum.share.add(&own.share);
+                    sum.redone += own.redone;
+                    sum.lost += own.lost;
+                    sum.failed = sum.failed.take().or(own.failed);
+                }
+                None => sum.push(own),
+            }
+        }
+        let whole = sum.iter().map(|own| own.share.packets).sum::<u64>().max(1) as f64;
+        sum.iter_mut().for_each(|own| own.share.share = own.share.packets as f64 / whole);
+    }
+}
+
 fn told<S: Serializer>(failed: &Option<Arc<RouterError>>, to: S) -> Result<S::Ok, S::Error> {
     match failed {
         Some(error) => to.collect_str(error),
