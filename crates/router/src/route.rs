@@ -6,7 +6,8 @@
 //!
 //! A task is posted when a batch is full or when its oldest packet has waited for the timeout. The paper posts after two warp
 //! arrival times at the latest; so does [`BatchTimeout::Adaptive`], with an estimate of the arrival rate, which the paper names as
-//! what should be done.
+//! what should be done. Of a network interface the gap between two packets counts without the time for which the router held the
+//! one back: who sends only once it is answered would else be held twice as long each time.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,7 +44,7 @@ pub enum Pace {
 pub enum BatchTimeout {
     /// So long.
     After(Duration),
-    /// Two warp arrival times, as the estimated rate has it.
+    /// Two batch arrival times, as the estimated rate has it.
     #[default]
     Adaptive,
 }
@@ -293,6 +294,8 @@ struct RouterRun<'a> {
     /// The mean gap between arrivals, times 2^[`GAP_SHIFT`].
     gap: u64,
     latest: u64,
+    /// How long nobody came while the batch that was posted last waited for its timeout, since when nobody has come.
+    held: u64,
     bytes: u64,
     highest: u64,
     out: Vec<Committed>,
@@ -324,6 +327,7 @@ impl<'a> RouterRun<'a> {
             last_commit: 0,
             gap: 0,
             latest: 0,
+            held: 0,
             bytes: 0,
             highest: 0,
             out: Vec::new(),
@@ -359,8 +363,12 @@ impl<'a> RouterRun<'a> {
         self.timed |= live;
         let place = (self.put & (self.slots - 1)) as usize;
         (self.arrivals[place], self.done[place]) = (arrival, false);
-        let gap = arrival.saturating_sub(self.latest);
-        self.gap = self.gap - (self.gap >> GAP_SHIFT) + gap;
+        // Before the first there is no gap: how long nobody came at the start says nothing of the rate.
+        if self.first.is_some() {
+            let held = if live { std::mem::take(&mut self.held) } else { 0 };
+            let gap = arrival.saturating_sub(self.latest).saturating_sub(held);
+            self.gap = self.gap - (self.gap >> GAP_SHIFT) + gap;
+        }
         self.latest = arrival;
         self.first.get_or_insert(arrival);
         self.bytes += packet.l2_bytes();
@@ -379,9 +387,13 @@ impl<'a> RouterRun<'a> {
             BatchTimeout::Adaptive => 2 * self.batch * (self.gap >> GAP_SHIFT),
         };
         let full = waiting >= self.batch;
-        let flush = ended || self.is_full() || (!full && self.now().saturating_sub(oldest) >= timeout);
+        let now = self.now();
+        let flush = ended || self.is_full() || (!full && now.saturating_sub(oldest) >= timeout);
         if !full && !flush {
             return Ok(());
+        }
+        if !full {
+            self.held = now.saturating_sub(self.latest);
         }
         // Whole batches, and the rest only if it waits no longer.
         let until = if flush { self.put } else { self.posted + waiting / self.batch * self.batch };

@@ -12,6 +12,7 @@ mod options;
 mod run;
 mod sanitizer;
 mod split;
+mod timeout;
 mod updates;
 #[cfg(target_os = "linux")]
 mod xdp;
