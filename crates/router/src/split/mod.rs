@@ -293,18 +293,24 @@ impl SplitBackend {
                 let what = format!("packet {own} was committed, which it does not have");
                 return Err(RouterError::Protocol { backend, what });
             };
-            let posted = &mut self.members[which].posted[at];
+            let posted = &self.members[which].posted[at];
             let count = (posted.own + u64::from(posted.count)).min(end) - own;
-            posted.left -= count as u32;
-            let (batch, first, left) = (posted.batch, posted.first + (own - posted.own), posted.left);
-            if left == 0 {
-                let given = posted.given;
-                self.members[which].posted.remove(at);
-                self.cost.done(&given, now);
+            let (batch, first) = (posted.batch, posted.first + (own - posted.own));
+            let is_there = |i| self.places[self.place(first + i)] == Place::At(which as u32, own + i);
+            if let Some(twice) = (0..count).find(|&i| !is_there(i)) {
+                let what = format!("packet {} was committed twice", own + twice);
+                return Err(RouterError::Protocol { backend, what });
             }
             for i in 0..count {
                 let place = self.place(first + i);
                 self.places[place] = Place::Done(which as u32, own + i);
+            }
+            let posted = &mut self.members[which].posted[at];
+            posted.left -= count as u32;
+            if posted.left == 0 {
+                let given = posted.given;
+                self.members[which].posted.remove(at);
+                self.cost.done(&given, now);
             }
             let waits = &mut self.batches[(batch - self.oldest) as usize];
             waits.left -= count as u32;

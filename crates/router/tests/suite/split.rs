@@ -419,6 +419,61 @@ fn without_any_backend_left_the_run_ends_with_the_last_ones_failure() {
     assert!(matches!(error, RouterError::Left { backend: "twin", .. }), "{error}");
 }
 
+/// Commits what it was given, and the first task of all twice.
+struct Twice(Box<dyn Backend>, Option<Committed>);
+
+impl Backend for Twice {
+    fn name(&self) -> &'static str {
+        "twice"
+    }
+    fn slots(&self) -> u64 {
+        self.0.slots()
+    }
+    fn put(&mut self, number: u64, packet: &mut Packet) {
+        self.0.put(number, packet);
+    }
+    fn post(&mut self, first: u64, count: u32) -> Result<bool, RouterError> {
+        self.0.post(first, count)
+    }
+    fn room(&self) -> u64 {
+        self.0.room()
+    }
+    fn recall(&mut self, number: u64, packet: &mut Packet) -> bool {
+        self.0.recall(number, packet)
+    }
+    fn poll(&mut self, out: &mut Vec<Committed>) -> Result<(), RouterError> {
+        let before = out.len();
+        self.0.poll(out)?;
+        if let (None, Some(&first)) = (self.1, out.get(before)) {
+            out.insert(before, first);
+            self.1 = Some(first);
+        }
+        Ok(())
+    }
+    fn take(&mut self, number: u64, packet: &mut Packet) -> Result<Verdict, RouterError> {
+        self.0.take(number, packet)
+    }
+    fn stop(&mut self) -> Result<(), RouterError> {
+        self.0.stop()
+    }
+}
+
+#[test]
+fn a_backend_that_commits_a_task_twice_is_given_up_and_costs_no_packet() {
+    // Batches of two tasks: the second of them is not done when the first is said to be so twice.
+    let twice: Box<dyn Backend> = Box::new(Twice(twin(DEADLINE), None));
+    let mut split = both(vec![cpu(DEADLINE, None), twice], SplitPolicy::Share(0.5), 64, true);
+    let options = RouteOptions { batch: 64, ..RouteOptions::default() };
+    let report = check(&mut split, 20_000, true, &options);
+    let [threads, twice] = &report.split[..] else { panic!("two backends") };
+    let told = twice.failed.as_ref().unwrap().to_string();
+    assert!(
+        told.starts_with("the twice backend broke the protocol: ") && told.contains(" was committed twice"),
+        "{told}"
+    );
+    assert!(threads.failed.is_none() && twice.redone > 0, "{report:?}");
+}
+
 #[test]
 fn two_backends_are_asked_for_by_name_and_what_cannot_be_is_named() {
     let spec = |backend, share, ordered| RouterSpec {
