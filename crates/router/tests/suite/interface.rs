@@ -3,7 +3,7 @@
 //! That needs the right to make a network namespace; where there is none, each test says so and tries nothing.
 #![cfg(target_os = "linux")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::Command;
@@ -126,6 +126,45 @@ pub fn frame(n: u32, bytes: usize, tags: &[[u16; 2]]) -> Vec<u8> {
     frame.extend(n.to_be_bytes());
     frame.resize(bytes, n as u8);
     frame
+}
+
+/// The fragments of a UDP packet between two addresses that are `pair`'s: the first one has ports, which `ports` says, and the others
+/// have payload there.
+pub fn fragments(pair: u8, ports: u16, is_v6: bool) -> Vec<Vec<u8>> {
+    let fragment = |place: u16| {
+        let (more, offset) = (place < 2, 8 * place);
+        let mut frame = vec![0x0a; 12];
+        if is_v6 {
+            frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 16, 44, 64]);
+            for side in [1, 2] {
+                frame.extend([0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, side, pair]);
+            }
+            frame.extend([17, 0]);
+            frame.extend((offset | u16::from(more)).to_be_bytes());
+            frame.extend([0, 0]);
+            frame.extend(ports.to_be_bytes());
+        } else {
+            frame.extend([8, 0, 0x45, 0, 0, 28]);
+            frame.extend(ports.to_be_bytes());
+            frame.extend((offset / 8 + if more { 1 << 13 } else { 0 }).to_be_bytes());
+            frame.extend([64, 17, 0, 0, 192, 0, 2, pair, 10, 0, 0, 1]);
+            let sum: u32 = frame[14..].chunks(2).map(|w| u32::from(u16::from_be_bytes([w[0], w[1]]))).sum();
+            let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+            frame[24..26].copy_from_slice(&sum.to_be_bytes());
+        }
+        // Ports, length and checksum; or payload.
+        frame.extend((ports ^ place.wrapping_mul(0x9e37)).to_be_bytes());
+        frame.extend([(53 * place) as u8, place as u8, 0, 24, 0, 0]);
+        frame.resize(60.max(frame.len()), 0);
+        frame
+    };
+    (0..3).map(fragment).collect()
+}
+
+/// Which pair's a fragment of [`fragments`] is, and of which family.
+pub fn pair_of(frame: &[u8]) -> (u8, bool) {
+    let is_v6 = frame[12] == 0x86;
+    (frame[if is_v6 { 37 } else { 29 }], is_v6)
 }
 
 /// The next `count` packets; fewer if no more come for a while.
@@ -371,6 +410,42 @@ fn sockets_and_rings_of_a_group_share_frames_by_flow() {
                 "each frame once in a group: {by_flow:?}"
             );
             assert!(group.clone().filter(|&at| by_flow.iter().any(|flow| flow[at] > 0)).count() > 1, "{by_flow:?}");
+        }
+    });
+}
+
+#[test]
+fn fragments_come_to_the_socket_of_their_addresses_whatever_their_ports() {
+    with_a_cable(|| {
+        let (sockets, rings) = (FanoutGroup::default(), FanoutGroup::default());
+        let mut all: Vec<Box<dyn FrameSource>> = Vec::new();
+        for _ in 0..3 {
+            all.push(Box::new(RawSocket::open_in("veth0", go_on(), Some(&sockets)).unwrap()));
+        }
+        for _ in 0..3 {
+            all.push(Box::new(PacketRing::open_in("veth0", &RingSpec::new(1), go_on(), Some(&rings)).unwrap()));
+        }
+        let wire = Wire::open();
+        for (pair, is_v6) in (0..16).flat_map(|pair| [(pair, false), (pair, true)]) {
+            (0..4).flat_map(|n| fragments(pair, 1000 + 777 * n, is_v6)).for_each(|sent| wire.send(&sent));
+        }
+        let (mut by_pair, mut packet, mut heard) = (BTreeMap::new(), Packet::default(), Instant::now());
+        while heard.elapsed() < Duration::from_millis(100) {
+            for (at, source) in all.iter_mut().enumerate() {
+                while source.next(&mut packet).unwrap() == NextFrame::Packet {
+                    by_pair.entry(pair_of(&packet.data)).or_insert([0; 6])[at] += 1;
+                    heard = Instant::now();
+                }
+            }
+        }
+        assert_eq!(by_pair.len(), 32);
+        for group in [0..3, 3..6] {
+            let of = |counts: &[i32; 6]| counts[group.clone()].to_vec();
+            assert!(by_pair.values().all(|counts| of(counts).iter().filter(|&&n| n == 12).count() == 1), "{by_pair:?}");
+            assert!(
+                group.clone().filter(|&at| by_pair.values().any(|counts| counts[at] > 0)).count() > 1,
+                "{by_pair:?}"
+            );
         }
     });
 }

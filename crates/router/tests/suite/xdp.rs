@@ -3,6 +3,7 @@
 //!
 //! That needs the rights to a network namespace and to a program at its interface; where there are none, each test says so.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
@@ -16,7 +17,7 @@ use router::sink::{FrameSink, XdpSink};
 use router::source::{FrameSource, NextFrame, XdpCopy, XdpInterface, XdpMode, XdpSocket, XdpSocketSpec};
 use router::{Commit, CpuThreads, RouteOptions, RouterError, RouterProgram, route};
 
-use crate::interface::{Wire, frame, go_on, ip, take, text, with_a_cable, with_a_cable_of};
+use crate::interface::{Wire, fragments, frame, go_on, ip, pair_of, take, text, with_a_cable, with_a_cable_of};
 
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -251,6 +252,31 @@ fn queues_have_a_socket_each_and_flows_stay_in_one() {
         for queue in 0..2 {
             assert!(by_flow.iter().any(|queues| queues[queue] > 0), "queue {queue} had nothing: {by_flow:?}");
         }
+    });
+}
+
+#[test]
+fn fragments_stay_in_the_queue_of_their_addresses_whatever_their_ports() {
+    with_a_cable_of(2, || {
+        let Some(interface) = open(&XdpSocketSpec { queues: 2, ..XdpSocketSpec::new(1) }) else { return };
+        let mut sockets: Vec<XdpSocket> = (0..2).map(|queue| interface.socket(queue, go_on()).unwrap().0).collect();
+        let wire = Wire::open();
+        let (mut by_pair, mut came) = (BTreeMap::new(), 0);
+        for pair in 0..16 {
+            // No more at once than there are chunks.
+            for (ports, is_v6) in [(1000, false), (7770, false), (1000, true), (7770, true)] {
+                fragments(pair, ports, is_v6).iter().for_each(|sent| wire.send(sent));
+            }
+            for (queue, socket) in sockets.iter_mut().enumerate() {
+                for packet in drain(socket) {
+                    by_pair.entry(pair_of(&packet.data)).or_insert([0; 2])[queue] += 1;
+                    came += 1;
+                }
+            }
+        }
+        assert_eq!((came, by_pair.len()), (16 * 12, 32));
+        assert!(by_pair.values().all(|queues| queues.contains(&6)), "{by_pair:?}");
+        assert!((0..2).all(|queue| by_pair.values().any(|queues| queues[queue] > 0)), "{by_pair:?}");
     });
 }
 
