@@ -67,7 +67,6 @@ ONLY_LOOKED_AT: Final = {
     "git clone": "wants a network",
     "pip install": "wants a network, and changes the environment; tests/house/test_packaging.py installs a wheel",
     "sudo apt-get": "wants root and a network; `.ci/run` takes it from README.md and runs it",
-    "wirespeed router run --interface": "takes an interface's packets; crates/router/tests lays a pair of its own",
     "from dask_jobqueue": "wants Slurm; tests/python/test_cluster.py has a cluster of processes",
 }
 # What runs with `make test-slow` alone, by the beginning of the command, and why.
@@ -111,6 +110,7 @@ WANTS: Final[tuple[tuple[str, str, Callable[[], bool]], ...]] = (
     ("--reading auckland", "../shared/data", (SHARED / "data").is_dir),
     ("--target testpmd", "dpdk-testpmd (Debian's dpdk-dev)", lambda: has("dpdk-testpmd")),
     ("wirespeedd ", "wirespeedd (make build)", (BIN / "wirespeedd").exists),
+    ("--interface dut0", "an interface dut0, whose packets it takes", Path("/sys/class/net/dut0").exists),
     ("dask ", "the extra cluster", (BIN / "dask").exists),
     ("--install-completion", "the command in the virtual environment", (BIN / "wirespeed").exists),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pandas as pd
 import polars as pl
@@ -160,9 +161,15 @@ def test_bad_input_is_a_message_and_exit_code_2(arguments: list[str], said: str)
     assert "Traceback" not in ran.stderr
 
 
+_INTERRUPTED: Final = (
+    "import signal, sys, wirespeed.cli as c; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    " print('imported', file=sys.stderr, flush=True)"
+)
+
+
 def test_ctrl_c_writes_a_partial_result_and_exits_130(tmp_path: Path) -> None:
     # A shell hands an ignored SIGINT on to what it runs in the background; a user's terminal does not.
-    main = "import signal, wirespeed.cli as c; signal.signal(signal.SIGINT, signal.default_int_handler); c.main()"
+    main = f"{_INTERRUPTED}; c.main()"
     curve = ["--set=run.curve=[0.2,0.4]", "--threads=2"]
     options = [*QUICK_OPTIONS, "--set=run.packets=200000000", *curve, "--out", str(tmp_path)]
     started = subprocess.Popen(
@@ -171,7 +178,10 @@ def test_ctrl_c_writes_a_partial_result_and_exits_130(tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    time.sleep(5)
+    assert started.stderr is not None
+    assert started.stderr.readline() == "imported\n"
+    # It has begun to measure by then, and takes minutes.
+    time.sleep(10)
     started.send_signal(signal.SIGINT)
     out, err = started.communicate(timeout=60)
     assert started.returncode == 130, err
@@ -184,7 +194,7 @@ def test_ctrl_c_writes_a_partial_result_and_exits_130(tmp_path: Path) -> None:
 def test_ctrl_c_while_loading_ends_at_once_and_says_that_there_is_no_result(tmp_path: Path) -> None:
     # Nobody writes into this pipe: opening it waits for ever.
     os.mkfifo(tmp_path / "trace.pcap")
-    main = "import signal, wirespeed.cli as c; signal.signal(signal.SIGINT, signal.default_int_handler); c.main()"
+    main = f"{_INTERRUPTED}; c.main()"
     options = ["--capture", str(tmp_path / "trace.pcap"), "--out", str(tmp_path / "out")]
     started = subprocess.Popen(
         [sys.executable, "-c", main, "run", SCENARIO, *QUICK_OPTIONS, *options],
@@ -192,9 +202,16 @@ def test_ctrl_c_while_loading_ends_at_once_and_says_that_there_is_no_result(tmp_
         stderr=subprocess.PIPE,
         text=True,
     )
-    time.sleep(5)
+    # A pipe can be opened for writing as soon as it is read.
+    writes = None
+    while writes is None and started.poll() is None:
+        with contextlib.suppress(OSError):
+            writes = os.open(tmp_path / "trace.pcap", os.O_WRONLY | os.O_NONBLOCK)
+        time.sleep(0.01)
     started.send_signal(signal.SIGINT)
-    out, err = started.communicate(timeout=10)
+    out, err = started.communicate(timeout=30)
+    if writes is not None:
+        os.close(writes)
     assert (started.returncode, out) == (130, "")
     assert "stopped while loading the capture trace.pcap" in err
     assert "no result" in err

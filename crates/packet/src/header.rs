@@ -76,6 +76,17 @@ pub struct Layers {
     pub tags: u8,
 }
 
+impl Layers {
+    /// What a NIC hashes to find the queue: of a fragment no ports, as only the first of a packet has them, and all are to come to one
+    /// queue. In Toeplitz's hash ports of zero count for nothing.
+    ///
+    /// Source: Microsoft, Network Driver Interface Specification, RSS hashing types: of a fragmented packet, the first one too, addresses.
+    pub fn hashed(&self) -> FiveTuple {
+        let ports = if self.fragment { (0, 0) } else { (self.five_tuple.src_port, self.five_tuple.dst_port) };
+        FiveTuple { src_port: ports.0, dst_port: ports.1, ..self.five_tuple }
+    }
+}
+
 /// Why a frame has no readable IP header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Malformed {
@@ -301,6 +312,7 @@ mod tests {
         let l = layers(&ethernet(&[], ETHERTYPE_IPV6, &ip)).unwrap();
         assert_eq!((l.five_tuple.proto, l.five_tuple.src_port, l.five_tuple.dst_port), (PROTO_UDP, 7, 9));
         assert!(l.fragment);
+        assert_eq!((l.hashed().src_port, l.hashed().dst_port, l.hashed().src), (0, 0, l.five_tuple.src));
         assert_eq!(l.l4_offset, Some(14 + 40 + 16));
     }
 

@@ -1085,8 +1085,10 @@ impl Facts<'_> {
         }
         let (llc, reads) = (missed(&c.llc), missed(&c.dma_read));
         if c.llc.hits + c.llc.misses > 0 && self.packets > 0 {
-            let each = c.llc.misses as f64
-                / self.result.measured.counts.cores.iter().map(|c| c.packets).sum::<u64>().max(1) as f64;
+            // Of a pipeline another core works on a packet that a receiving one has taken.
+            let cores = &self.result.measured.counts.cores;
+            let receiving = scenario.receiving_cores() as usize;
+            let each = c.llc.misses as f64 / cores.iter().take(receiving).map(|c| c.packets).sum::<u64>().max(1) as f64;
             reasons.push(format!(
                 "{} of the cores' LLC lookups miss: {} DRAM reads a packet.",
                 percent(llc),

@@ -344,7 +344,7 @@ impl ServerGpu {
             return true;
         }
         // Another part of the hash than that which names the queue.
-        let hash = layers(&packet.data).map_or(0, |l| self.flows.hash(&l.five_tuple));
+        let hash = layers(&packet.data).map_or(0, |l| self.flows.hash(&l.hashed()));
         u64::from(hash.wrapping_mul(0x9e37_79b1).rotate_left(16)) < self.below
     }
 

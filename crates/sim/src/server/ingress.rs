@@ -49,7 +49,7 @@ impl Server {
         self.inside += 1;
         let queue = match self.receiving * self.nic.queues_per_core {
             1 => 0,
-            _ => self.nic.rss.queue(layers(&packet.data).ok().map(|l| l.five_tuple).as_ref()),
+            _ => self.nic.rss.queue(layers(&packet.data).ok().map(|l| l.hashed()).as_ref()),
         };
         if let Some(lives) = &mut self.lives {
             let wire = self.wire.time_for(packet.wire_bytes());

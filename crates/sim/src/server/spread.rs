@@ -16,7 +16,7 @@ const UDP_BYTES: usize = 8;
 pub(crate) fn key(spread: Spread, data: &[u8]) -> Option<FiveTuple> {
     let outer = layers(data).ok()?;
     match spread {
-        Spread::Flow => Some(outer.five_tuple),
+        Spread::Flow => Some(outer.hashed()),
         Spread::User => {
             let tuple = &outer.five_tuple;
             let user = if tuple.proto == PROTO_UDP && tuple.dst_port == GTPU_PORT {

@@ -185,7 +185,7 @@ impl<'a> Idle<'a> {
             let queues = self.scenario.nic.queues_per_core as usize;
             let queue = match self.workers.len() * queues {
                 1 => 0,
-                _ => self.rss.queue(layers(&packet.data).ok().map(|l| l.five_tuple).as_ref()),
+                _ => self.rss.queue(layers(&packet.data).ok().map(|l| l.hashed()).as_ref()),
             };
             let to = queue / queues;
             let waiting = self.receive(to, queue % queues, &packet, &mut sums);
