@@ -1018,6 +1018,19 @@ impl Facts<'_> {
         (misses(first), misses(second))
     }
 
+    /// Where packets lie, and in how much memory.
+    fn packets_lie(&self) -> String {
+        let (scenario, mib) = (&self.result.scenario, f64::from(1 << 20));
+        match &scenario.buffer {
+            Some(buffer) => format!("packets lie in a buffer of {} MiB", digits(buffer.size.bytes() as f64 / mib)),
+            None => format!(
+                "the {} packet buffers span {} MiB",
+                count(u64::from(scenario.mempool.size)),
+                digits(f64::from(scenario.mempool.size) * MBUF_KIB / 1024.0)
+            ),
+        }
+    }
+
     fn memory(&self, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
         let scenario = &self.result.scenario;
         let c = &self.result.measured.counts.memory;
@@ -1031,17 +1044,7 @@ impl Facts<'_> {
             );
         }
         if has_ddio && writes > REMARKABLE {
-            let (mib, llc) = (f64::from(1 << 20), scenario.machine.llc.size.bytes() as f64);
-            let lie = match &scenario.buffer {
-                Some(buffer) => {
-                    format!("packets lie in a buffer of {} MiB", digits(buffer.size.bytes() as f64 / mib))
-                }
-                None => format!(
-                    "the {} packet buffers span {} MiB",
-                    count(u64::from(scenario.mempool.size)),
-                    digits(f64::from(scenario.mempool.size) * MBUF_KIB / 1024.0)
-                ),
-            };
+            let (mib, llc, lie) = (f64::from(1 << 20), scenario.machine.llc.size.bytes() as f64, self.packets_lie());
             // What has to be allocated goes into these alone, whatever the rest of the LLC could hold.
             let (ways, of) = (scenario.machine.llc.io_ways.count(), scenario.machine.llc.ways);
             let for_devices = llc * f64::from(ways) / f64::from(of.max(1));
