@@ -16,6 +16,8 @@ pub trait SimtBacking {
     const IS_SHARED: bool;
     /// Whether it has to be asked in order of time over all who share it: at the clock of issue, in place of that at which the L2 is.
     const IN_ORDER_OF_TIME: bool = true;
+    /// Whether lines have their places over banks already; those of memory elsewhere the L2 spreads itself.
+    const IS_SPREAD: bool = false;
 
     /// Where a line of a program lies.
     fn place(&self, line: u32) -> Line;
@@ -54,6 +56,7 @@ pub struct OwnMemory;
 
 impl SimtBacking for OwnMemory {
     const IS_SHARED: bool = false;
+    const IS_SPREAD: bool = true;
 
     fn place(&self, line: u32) -> Line {
         Line(line.into())

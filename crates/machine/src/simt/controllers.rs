@@ -140,6 +140,7 @@ impl OwnControllers {
 impl SimtBacking for OwnControllers {
     const IS_SHARED: bool = true;
     const IN_ORDER_OF_TIME: bool = false;
+    const IS_SPREAD: bool = true;
 
     #[inline]
     fn place(&self, line: u32) -> Line {

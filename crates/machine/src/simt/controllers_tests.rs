@@ -188,6 +188,16 @@ fn a_stream_comes_near_the_bus_and_scattered_reads_to_what_activates_allow() {
 }
 
 #[test]
+fn lines_a_slot_apart_meet_all_banks_of_the_l2_as_in_order() {
+    // 128 lines, each of which is there after its first use.
+    let programs = programs(64, 1 << 12, 16, 1, 0, |lane, _| lane * 32);
+    let (ran, in_order) = (run(&first_ready(), 32, &programs, false), run(&paper(), 32, &programs, false));
+    assert_eq!((ran.missed, in_order.missed), (128, 128));
+    let longer = ran.end as f64 / in_order.end as f64;
+    assert!((0.95..=1.05).contains(&longer), "{longer} times as long");
+}
+
+#[test]
 fn a_turn_of_the_bus_is_paid_once_a_drain() {
     // Every second step writes 32 lines that lie together, which go before they are used again.
     let programs = programs(512, 1 << 18, 16, 1, 2, streamed);

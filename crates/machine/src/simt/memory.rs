@@ -379,8 +379,8 @@ impl SimtMemory {
     /// When the bank of a line has dealt with a sector that leaves its core at `now`.
     #[inline(always)]
     fn through<S: SimtBacking>(&mut self, line: Line, now: u64, more: u64) -> u64 {
-        // Lines of memory of one's own are spread already.
-        let line = if S::IS_SHARED { Line(spread(line.0 as u32).into()) } else { line };
+        // A second spread would undo the first: packets would all begin in one bank.
+        let line = if S::IS_SPREAD { line } else { Line(spread(line.0 as u32).into()) };
         self.banks.through(line, now + self.interconnect, more)
     }
 
