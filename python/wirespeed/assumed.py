@@ -22,6 +22,8 @@ from wirespeed.progress import Callback as Progress
 
 MARKS: Final = ("assumed", "fitted")
 """Words of a comment by which a number has no source of its own."""
+_AS_ABOVE: Final = ("likewise", "same")
+"""Comments that say of a number what the one above says of another."""
 SHARE: Final = 0.2
 """By how much each number is changed, where nothing is said."""
 MATTERS: Final = 0.005
@@ -291,11 +293,13 @@ def _name(settings: Mapping[str, Any], path: str) -> str | None:
 def _lines(text: str) -> Iterator[tuple[str, str, str]]:
     """Path, value and comment of each setting of a file that has a comment; those in a list of tables have no path."""
     table: str | None = ""
+    above = ""
     for line in text.splitlines():
         if line.startswith("["):
             table = None if line.startswith("[[") else line.strip("[] ").split("]")[0] + "."
         elif table is not None and (found := _LINE.match(line)):
-            yield table + found["key"], found["value"], found["says"]
+            above = above if found["says"].strip() in _AS_ABOVE else found["says"]
+            yield table + found["key"], found["value"], above
 
 
 def _value(written: str) -> str | int | float | None:

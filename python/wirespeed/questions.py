@@ -7,6 +7,7 @@ How an answer was reckoned stands in it.
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -238,6 +239,11 @@ def _room(summary: Summary, settings: Mapping[str, Any], slow: Slowest | None) -
     if slow is not None and q.is_number(ghz) and cycles > 0:
         longest, queue = q.duration(slow.longest_ring_ns), q.count(slow.longest_ring_ns * ghz / cycles)
         told += f"; the longest wait that was sampled, {longest}, is that behind about {queue} packets"
+        burst = (settings.get("nic") or {}).get("burst") or 0
+        # A ring is filled anew by bursts: of one that has room for two, one can be on its way.
+        enough = 1 << math.ceil(math.log2(max(slow.longest_ring_ns * ghz / cycles + burst, 2 * burst, 2)))
+        if size and enough < size:
+            told += f", so that {q.count(enough)} descriptors would do here"
     if size and served > 0 and receiving:
         queues = (settings.get("nic") or {}).get("queues_per_core", 1)
         told += f". A ring holds what comes in {q.duration(1e3 * size * len(receiving) * queues / served)}"
@@ -569,7 +575,12 @@ def _by_model(summary: Summary, kind: str, low: float, high: float) -> str:
         return ""  # nothing was predicted of some: what is measured is not bounded
     if kind == "rate":
         what, mpps = _rate_told(summary)
-        return "" if mpps is None else f"{what} from {q.mpps(mpps / (1 + high))} to {q.mpps(mpps / (1 + low))}"
+        if mpps is None:
+            return ""
+        # No more gets through than is offered.
+        offered = summary.get("offered_mpps") if summary.get("lost") else None
+        most = min(mpps / (1 + low), offered if q.is_number(offered) else math.inf)
+        return f"{what} from {q.mpps(mpps / (1 + high))} to {q.mpps(most)}"
     within = _by_chance(summary, "p99")
     return "" if within is None else f"p99 from {q.ends(within[0] / (1 + high), within[1] / (1 + low))}"
 
