@@ -22,8 +22,8 @@ from wirespeed.progress import Callback as Progress
 
 MARKS: Final = ("assumed", "fitted")
 """Words of a comment by which a number has no source of its own."""
-_AS_ABOVE: Final = ("likewise", "same")
-"""Comments that say of a number what the one above says of another."""
+_AS_ABOVE: Final = "likewise"
+"""A comment that says of a number what the one above says of another."""
 SHARE: Final = 0.2
 """By how much each number is changed, where nothing is said."""
 MATTERS: Final = 0.005
@@ -296,9 +296,9 @@ def _lines(text: str) -> Iterator[tuple[str, str, str]]:
     above = ""
     for line in text.splitlines():
         if line.startswith("["):
-            table = None if line.startswith("[[") else line.strip("[] ").split("]")[0] + "."
+            table, above = None if line.startswith("[[") else line.strip("[] ").split("]")[0] + ".", ""
         elif table is not None and (found := _LINE.match(line)):
-            above = above if found["says"].strip() in _AS_ABOVE else found["says"]
+            above = above if found["says"].strip() == _AS_ABOVE else found["says"]
             yield table + found["key"], found["value"], above
 
 

@@ -57,6 +57,9 @@ _BURSTS_LOSE: Final = 0.02
 """The largest loss that bursts alone are taken to cause."""
 _ALWAYS_FULL: Final = 0.75
 # Reasons that are named.
+# The shortest ring that is taken, and mbufs that drivers of today fill in at a time, where none is named.
+_LEAST_RING: Final = 32
+_BULK: Final = 64
 _NAMED: Final = 3
 _FLAGS: Final = re.compile(r"--set [\w.\[\]]+=[^\s;,)]+|--search \w+")
 
@@ -239,15 +242,22 @@ def _room(summary: Summary, settings: Mapping[str, Any], slow: Slowest | None) -
     if slow is not None and q.is_number(ghz) and cycles > 0:
         longest, queue = q.duration(slow.longest_ring_ns), q.count(slow.longest_ring_ns * ghz / cycles)
         told += f"; the longest wait that was sampled, {longest}, is that behind about {queue} packets"
-        burst = (settings.get("nic") or {}).get("burst") or 0
-        # A ring is filled anew by bursts: of one that has room for two, one can be on its way.
-        enough = 1 << math.ceil(math.log2(max(slow.longest_ring_ns * ghz / cycles + burst, 2 * burst, 2)))
+        enough = _enough(slow.longest_ring_ns * ghz / cycles, settings)
         if size and enough < size:
             told += f", so that {q.count(enough)} descriptors would do here"
-    if size and served > 0 and receiving:
+    if size and served > 0 and receiving and (settings.get("nic") or {}).get("rings") != "shared":
         queues = (settings.get("nic") or {}).get("queues_per_core", 1)
         told += f". A ring holds what comes in {q.duration(1e3 * size * len(receiving) * queues / served)}"
     return f"{told}."
+
+
+def _enough(queue: float, settings: Mapping[str, Any]) -> int:
+    """Descriptors of a ring in which `queue` packets stand, beside a burst and those that have no mbuf yet."""
+    nic = settings.get("nic") or {}
+    driver = nic.get("driver")
+    bulk = driver.get("rx_bulk", _BULK) if isinstance(driver, Mapping) else _BULK
+    held = max(int(nic.get("burst") or 0), _LEAST_RING) + bulk
+    return 1 << math.ceil(math.log2(queue + held))
 
 
 def tail(summary: Summary, slow: Slowest | None) -> str:
@@ -579,8 +589,8 @@ def _by_model(summary: Summary, kind: str, low: float, high: float) -> str:
             return ""
         # No more gets through than is offered.
         offered = summary.get("offered_mpps") if summary.get("lost") else None
-        most = min(mpps / (1 + low), offered if q.is_number(offered) else math.inf)
-        return f"{what} from {q.mpps(mpps / (1 + high))} to {q.mpps(most)}"
+        most = offered if offered is not None and q.is_number(offered) else math.inf
+        return f"{what} from {q.mpps(min(mpps / (1 + high), most))} to {q.mpps(min(mpps / (1 + low), most))}"
     within = _by_chance(summary, "p99")
     return "" if within is None else f"p99 from {q.ends(within[0] / (1 + high), within[1] / (1 + low))}"
 

@@ -290,7 +290,7 @@ def gpu_text(summary: Summary) -> str | None:
     if not found:
         return None
     if not found.get("packets"):
-        return f"{found['attached']}: no packet came back"
+        return f"{found['attached']}: none of its batches was back by the last arrival"
     times = ", ".join(
         f"{name} {q.digits(found.get(key) or 0)} ns"
         for name, key in (
@@ -589,7 +589,9 @@ def curve_text(summary: Summary) -> str | None:
         return f"{at} a ring fills by {q.share(first['ring_growth'], 1)} of what comes to its core."
     told = f"{at} {q.probability(first['loss'])} are lost."
     through = summary.get("carried_mpps")
-    if summary.get("lost") and q.is_number(through) and q.is_number(carried) and carried > through:
+    # What was offered less says nothing of more.
+    is_less = q.is_number(own) and own < load
+    if summary.get("lost") and not is_less and q.is_number(through) and q.is_number(carried) and carried > through:
         told += f" This run carries {q.mpps(through)}: at more a longer run may lose, once its rings are full."
     return told
 
@@ -754,14 +756,14 @@ def banks_text(summary: Summary) -> str | None:
     channels = controllers.get("channels") or []
     if not sum(requests) or not channels:
         return None
-    mean, data = sum(requests) / len(requests), [q.share(each["data"]) for each in channels]
-    carried = data[0] if len(set(data)) == 1 else f"{min(data)} to {max(data)}"
+    mean, data = sum(requests) / len(requests), [each["data"] for each in channels]
+    ends = list(dict.fromkeys(q.share(end) for end in (min(data), max(data))))
     most = max(range(len(requests)), key=requests.__getitem__)
     channel, bank = divmod(most, len(requests) // len(channels))
     of = f"the busiest, bank {bank} of channel {channel}, {q.share(requests[most] / mean - 1, 0)} more than that"
     return (
-        f"The darker a bank, the more requests it had: {q.short_count(round(mean))} on average, {of}. "
-        f"Data buses carried data for {carried} of the time."
+        f"The stronger its colour, the more requests a bank had: {q.short_count(round(mean))} on average, {of}. "
+        f"Data buses carried data for {' to '.join(ends)} of the time."
     )
 
 

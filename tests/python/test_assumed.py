@@ -31,9 +31,9 @@ def test_what_a_part_says_is_assumed_is_listed_with_the_part_that_says_so() -> N
 def test_likewise_is_as_the_line_above_says() -> None:
     stall = paths()["machine.core.packet_stall"]
     assert (stall.part, stall.says) == ("architecture skylake-sp", "fitted: validation/servers")
-    lines = "a = 1 # assumed\nb = 2 # likewise\nc = 3 # same manual\nd = 4 # same\n"
+    lines = "a = 1 # assumed\nb = 2 # likewise\nc = 3 # manual\nd = 4 # likewise\n[t]\ne = 5 # likewise\n"
     found = {path: says for path, _, says in assumed._lines(lines)}
-    assert found == {"a": "assumed", "b": "assumed", "c": "same manual", "d": "same manual"}
+    assert found == {"a": "assumed", "b": "assumed", "c": "manual", "d": "manual", "t.e": ""}
 
 
 def test_what_somebody_sets_is_no_longer_assumed() -> None:

@@ -94,11 +94,12 @@ fn place(
     all.sort_by_key(|&(before, is_far, _)| (before, is_far));
     let cores = all.iter().filter(|&&(before, ..)| before == 0).count();
     let close = all.iter().filter(|&&(before, is_far, _)| before == 0 && !is_far).count();
-    let cpus = all.iter().map(|&(.., cpu)| cpu).cycle().take(if all.is_empty() { 0 } else { threads }).collect();
+    let cpus: Vec<usize> =
+        all.iter().map(|&(.., cpu)| cpu).cycle().take(if all.is_empty() { 0 } else { threads }).collect();
     let note = match &near {
         _ if threads > all.len() => Some(format!("{threads} threads are pinned to {} CPUs: some share one", all.len())),
         _ if threads > cores => {
-            Some(format!("{threads} threads are pinned to {} CPUs of {cores} cores: some share a core", all.len()))
+            Some(format!("{threads} threads are pinned to as many CPUs of {cores} cores: some share a core"))
         }
         Some((node, _)) if threads > close => Some(format!(
             "node {node}, where the NIC is, has {close} cores for {threads} threads: others are far from it"
@@ -143,7 +144,7 @@ mod tests {
                 assert_eq!(cores(threads, Some((1, vec![4, 5, 6, 7]))), threads);
             }
             let (cpus, note) = place(6, &all, None, core_of);
-            assert_eq!(note.unwrap(), "6 threads are pinned to 8 CPUs of 4 cores: some share a core");
+            assert_eq!(note.unwrap(), "6 threads are pinned to as many CPUs of 4 cores: some share a core");
             assert_eq!(cpus.iter().collect::<std::collections::BTreeSet<_>>().len(), 6);
         }
         // A core of which this process has the second CPU only.

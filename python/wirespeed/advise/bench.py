@@ -307,11 +307,11 @@ class Bench:
         return Measured(found)
 
     def carries(self, chosen: Sequence[Technique], mpps: float) -> bool:
-        """Whether a set carries a rate without loss, in a run as long as a trial of a search."""
+        """Whether a set carries a rate without loss, and no ring fills, in a run as long as a trial of a search."""
         on = [override for each in chosen for override in each.overrides]
         offer = _offered(mpps, self._port)
         (row,) = self._study("target", {"target": [*on, offer]}, [f"run.packets={self.target_packets}"], 1)
-        return row["error"] is None and row["loss"] == 0.0
+        return row["error"] is None and row["loss"] == 0.0 and not ring_fills(row)
 
     def confirm(self, chosen: Sequence[Technique], now: Mapping[str, Any]) -> dict[str, Any]:
         """The best set beside the machine as it is, by long runs: rates at saturation known to 1 %, and the NDR.

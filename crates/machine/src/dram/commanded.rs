@@ -98,8 +98,15 @@ pub struct Commanded {
     latency: Histogram,
     mark: Gathered,
     marked: Ps,
-    /// What they had done when reports were paused, and when that was.
-    paused: Option<(Gathered, Ps)>,
+    paused: Option<PausedReports>,
+}
+
+/// What controllers had done when reports were paused, how long links had been busy, and when that was.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct PausedReports {
+    done: Gathered,
+    links: Option<[Ps; 2]>,
+    at: Ps,
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -433,26 +440,38 @@ impl Commanded {
 
     /// What they do from now on is in no report, until [`Commanded::go_on_reporting`]; latencies of reads are.
     pub fn pause_reports(&mut self, now: Ps) {
-        self.paused = Some((self.gathered(), now));
+        let links = self.links.as_ref().map(|links| links.busy);
+        self.paused = Some(PausedReports { done: self.gathered(), links, at: now });
     }
 
     /// See [`Commanded::pause_reports`].
     pub fn go_on_reporting(&mut self, now: Ps) {
-        let Some((before, since)) = self.paused.take() else { return };
-        let clocks = self.clock(now) - self.clock(since);
+        let Some(paused) = self.paused.take() else { return };
+        let clocks = self.clock(now) - self.clock(paused.at);
         let after = self.gathered();
-        self.mark.leave_out(&before, &after, clocks, &self.standard);
-        self.marked += now.since(since);
+        self.mark.leave_out(&paused.done, &after, clocks, &self.standard);
+        self.marked += now.since(paused.at);
+        if let Some((links, before)) = self.links.as_mut().zip(paused.links) {
+            for (marked, (busy, before)) in links.marked.iter_mut().zip(links.busy.iter().zip(before)) {
+                *marked += busy.since(before);
+            }
+        }
     }
 
     /// What they have done since the mark, up to `now`.
     pub fn report(&self, now: Ps) -> CommandReport {
-        let paused = self.paused.as_ref().map(|(before, since)| (before.clone(), *since));
+        let paused = self.paused.as_ref().map(|paused| (paused.done.clone(), paused.at));
         let (done, now) = paused.unwrap_or_else(|| (self.gathered(), now));
         let report = done.since(&self.mark, self.clock(now), &self.standard);
         let links = self.links.as_ref().map(|l| {
             let time = now.since(self.marked).as_secs() * l.free.len() as f64;
-            std::array::from_fn(|way| if time > 0.0 { (l.busy[way] - l.marked[way]).as_secs() / time } else { 0.0 })
+            std::array::from_fn(|way| {
+                if time > 0.0 {
+                    (self.paused.as_ref().and_then(|p| p.links).unwrap_or(l.busy)[way] - l.marked[way]).as_secs() / time
+                } else {
+                    0.0
+                }
+            })
         });
         CommandReport { report, read_latency: self.latency.clone(), links }
     }

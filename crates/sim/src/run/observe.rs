@@ -84,15 +84,16 @@ pub(super) fn observe(unobserved: Unobserved, trace: Option<&LifeSpec>, watch: &
     }
     let (from, rings) = (ServerCounts::of(&server), RingLevels::of(&server));
     let first = server.offered();
-    let mut end = first + packets;
-    server.offer_in_all(end);
+    server.offer_in_all(first + packets);
+    // Of a run that was stopped before nothing is measured.
+    let mut end = if watch.is_stopped() { first } else { first + packets };
     let mut measure = Measure::new(first, server.now(), span);
     let mut last = from.clone();
     while server.offered() < end {
         let pause = Pause { offered: end, at: last.span + measure.between_looks() };
         let more = advance(&mut server, pause, &mut measure, &mut steer);
         watch.tell(server.offered() - first, packets, false);
-        if watch.is_stopped() || !more {
+        if watch.is_stopped() || !more || server.has_seen_all() {
             end = server.offered();
         }
         if server.now() >= pause.at || server.offered() == end {

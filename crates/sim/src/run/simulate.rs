@@ -24,7 +24,7 @@ pub struct Measured {
     pub measure: Measure,
     /// What was cut before.
     pub warmup: WarmUp,
-    /// What the server counted in the measured part: from the end of warm-up to the last departure.
+    /// What the server counted in the measured part: from the end of warm-up to the last arrival.
     pub counts: ServerCounts,
     /// DRAM peak in bytes a second.
     pub dram_peak: f64,

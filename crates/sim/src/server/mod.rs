@@ -512,8 +512,8 @@ impl Server {
         Ok(server)
     }
 
-    /// Handles up to `events` events, and no more after the packet that reaches `pause` has arrived; `false` once
-    /// all is done.
+    /// Handles up to `events` events, and no more after the packet that reaches `pause` has arrived, or the last one; `false`
+    /// once all is done.
     pub fn advance(&mut self, events: usize, pause: Pause, observer: &mut impl DepartureObserver) -> bool {
         self.paused = false;
         for _ in 0..events {
@@ -521,7 +521,7 @@ impl Server {
             match event {
                 ServerEvent::Arrival => {
                     self.arrival(observer);
-                    if self.offered >= pause.offered || self.engine.now() >= pause.at {
+                    if self.offered >= pause.offered || self.engine.now() >= pause.at || !self.more {
                         self.paused = true;
                         return true;
                     }
@@ -556,6 +556,11 @@ impl Server {
     /// Whether the last advance ended with what it was to pause for. Where its events ran out it did not, whatever the time is.
     pub fn is_paused(&self) -> bool {
         self.paused
+    }
+
+    /// Whether no packet follows those that were offered.
+    pub fn has_seen_all(&self) -> bool {
+        !self.more
     }
 
     /// Offers `packets` in all and no more: what is inside then goes on to its end.

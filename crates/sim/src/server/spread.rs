@@ -19,7 +19,7 @@ pub(crate) fn key(spread: Spread, data: &[u8]) -> Option<FiveTuple> {
         Spread::Flow => Some(outer.hashed()),
         Spread::User => {
             let tuple = &outer.five_tuple;
-            let user = if tuple.proto == PROTO_UDP && tuple.dst_port == GTPU_PORT {
+            let user = if tuple.proto == PROTO_UDP && tuple.dst_port == GTPU_PORT && !outer.fragment {
                 let payload = data.get(usize::from(outer.l4_offset?) + UDP_BYTES..)?;
                 inner_source(payload).unwrap_or(tuple.src)
             } else {

@@ -293,6 +293,8 @@ fn stopping_a_search_leaves_the_trials_that_were_complete() {
     let stop = &mut |p: &Progress| !p.phase.starts_with("trial at 50");
     let result = run(&scenario, RunOptions { threads: 1, same_packets: false }, stop).unwrap();
     assert!(result.partial);
+    // The run behind the search was never begun.
+    assert_eq!((result.measured.measure.offered.packets, &summary(&result, "test")["packets"]), (0, &Value::from(0)));
     assert_eq!(result.search.unwrap().trials.len(), 1);
 }
 
@@ -485,4 +487,17 @@ fn what_is_counted_ends_with_the_last_arrival() {
             assert_eq!(data, counts.dram.reads + counts.dram.writes, "all counts end at once");
         }
     }
+}
+
+#[test]
+fn what_is_counted_ends_with_the_last_arrival_of_traffic_that_ends_before() {
+    let folder = Folder::new("ends");
+    let file = folder.file("trace.pcap", &capture([0, 0], 500));
+    let set = ["run.packets=20000", "run.warmup=0", "traffic.rounds=2", "function.forward.prefixes=2000"];
+    let set = set.into_iter().map(Into::into).collect();
+    let scenario = Scenario::read("", "test", &Overrides { set, capture: Some(file.into()), ..Overrides::default() });
+    let result = run(&scenario.unwrap(), RunOptions::default(), &mut |_| true).unwrap();
+    let (measure, counts) = (&result.measured.measure, &result.measured.counts);
+    assert_eq!(measure.offered.packets, 1_000);
+    assert_eq!(counts.span, measure.window());
 }
