@@ -376,17 +376,21 @@ fn frames_of_a_ring_leave_by_the_interface_in_order() {
     });
 }
 
+/// Three sockets of a group, and three rings of another.
+fn two_groups() -> Vec<Box<dyn FrameSource>> {
+    let (sockets, rings) = (FanoutGroup::default(), FanoutGroup::default());
+    let socket = || RawSocket::open_in("veth0", go_on(), Some(&sockets)).unwrap();
+    let ring = || PacketRing::open_in("veth0", &RingSpec::new(1), go_on(), Some(&rings)).unwrap();
+    let mut all: Vec<Box<dyn FrameSource>> = Vec::new();
+    all.extend((0..3).map(|_| -> Box<dyn FrameSource> { Box::new(socket()) }));
+    all.extend((0..3).map(|_| -> Box<dyn FrameSource> { Box::new(ring()) }));
+    all
+}
+
 #[test]
 fn sockets_and_rings_of_a_group_share_frames_by_flow() {
     with_a_cable(|| {
-        let (sockets, rings) = (FanoutGroup::default(), FanoutGroup::default());
-        let mut all: Vec<Box<dyn FrameSource>> = Vec::new();
-        for _ in 0..3 {
-            all.push(Box::new(RawSocket::open_in("veth0", go_on(), Some(&sockets)).unwrap()));
-        }
-        for _ in 0..3 {
-            all.push(Box::new(PacketRing::open_in("veth0", &RingSpec::new(1), go_on(), Some(&rings)).unwrap()));
-        }
+        let mut all = two_groups();
         let wire = Wire::open();
         for flow in (0..40u32).cycle().take(120) {
             let mut sent = frame(flow, 100, &[]);
@@ -417,14 +421,7 @@ fn sockets_and_rings_of_a_group_share_frames_by_flow() {
 #[test]
 fn fragments_come_to_the_socket_of_their_addresses_whatever_their_ports() {
     with_a_cable(|| {
-        let (sockets, rings) = (FanoutGroup::default(), FanoutGroup::default());
-        let mut all: Vec<Box<dyn FrameSource>> = Vec::new();
-        for _ in 0..3 {
-            all.push(Box::new(RawSocket::open_in("veth0", go_on(), Some(&sockets)).unwrap()));
-        }
-        for _ in 0..3 {
-            all.push(Box::new(PacketRing::open_in("veth0", &RingSpec::new(1), go_on(), Some(&rings)).unwrap()));
-        }
+        let mut all = two_groups();
         let wire = Wire::open();
         for (pair, is_v6) in (0..16).flat_map(|pair| [(pair, false), (pair, true)]) {
             (0..4).flat_map(|n| fragments(pair, 1000 + 777 * n, is_v6)).for_each(|sent| wire.send(&sent));
