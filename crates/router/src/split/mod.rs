@@ -100,6 +100,9 @@ struct Posted {
 struct SplitPart {
     backend: Box<dyn Backend>,
     next: u64,
+    /// By slot of the backend: whether a packet is there that has not been taken. What was taken back from another backend has a
+    /// later number here than packets that leave after it, so that slots do not get free in the order of numbers.
+    held: Vec<bool>,
     posted: VecDeque<Posted>,
     failed: Option<Arc<RouterError>>,
     redone: u64,
@@ -165,8 +168,10 @@ impl SplitBackend {
             let came = format!("{most}, with {}", short.name());
             return wrong("batch", came, "must be less, or the mode one that has several batches under way");
         }
-        let member =
-            |backend| SplitPart { backend, next: 0, posted: VecDeque::new(), failed: None, redone: 0, lost: 0 };
+        let member = |backend: Box<dyn Backend>| {
+            let held = vec![false; backend.slots() as usize];
+            SplitPart { backend, next: 0, held, posted: VecDeque::new(), failed: None, redone: 0, lost: 0 }
+        };
         Ok(SplitBackend {
             name,
             cost: CostSplit::new(backends.len(), policy),
@@ -207,7 +212,7 @@ impl SplitBackend {
             let task = member.backend.fit(member.next, u64::from(count) - done);
             for i in 0..task {
                 let place = ((first + done + i) & mask) as usize;
-                member.backend.put(member.next + i, &mut self.packets[place]);
+                member.put(member.next + i, &mut self.packets[place]);
                 self.places[place] = Place::At(chosen as u32, member.next + i);
             }
             let (from, backend) = (member.next, member.backend.name());
@@ -339,8 +344,27 @@ impl SplitBackend {
 }
 
 impl SplitPart {
-    /// Whether all tasks of a batch of so many packets can be posted.
+    fn slot(&self, number: u64) -> usize {
+        (number & (self.held.len() as u64 - 1)) as usize
+    }
+
+    fn put(&mut self, number: u64, packet: &mut Packet) {
+        let slot = self.slot(number);
+        self.held[slot] = true;
+        self.backend.put(number, packet);
+    }
+
+    fn take(&mut self, number: u64, packet: &mut Packet) -> Result<Verdict, RouterError> {
+        let slot = self.slot(number);
+        self.held[slot] = false;
+        self.backend.take(number, packet)
+    }
+
+    /// Whether all tasks of a batch of so many packets can be posted, and their packets' slots are free.
     fn has_room(&self, packets: u64) -> bool {
+        if (self.next..self.next + packets).any(|number| self.held[self.slot(number)]) {
+            return false;
+        }
         let (mut done, mut tasks) = (0, 0);
         while done < packets {
             done += self.backend.fit(self.next + done, packets - done);
@@ -414,7 +438,7 @@ impl Backend for SplitBackend {
         };
         self.latest = which as usize;
         // The slot is free: whoever asks has the packet now.
-        self.members[self.latest].backend.take(own, packet)
+        self.members[self.latest].take(own, packet)
     }
 
     fn lost(&self, number: u64) -> bool {

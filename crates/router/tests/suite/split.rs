@@ -16,6 +16,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use router::backend::{Hook, WorkerSetup};
+use router::layout::Task;
 use router::persistent::KernelSetup;
 use router::setup::{Choice, RouterSpec, run};
 use router::sink::Nowhere;
@@ -419,50 +420,64 @@ fn without_any_backend_left_the_run_ends_with_the_last_ones_failure() {
     assert!(matches!(error, RouterError::Left { backend: "twin", .. }), "{error}");
 }
 
-/// Commits what it was given, and the first task of all twice.
-struct Twice(Box<dyn Backend>, Option<Committed>);
+/// Commits what it was given, and the first task of all twice, once it has so many packets.
+struct Twice {
+    backend: Box<dyn Backend>,
+    first: Option<Committed>,
+    after: u64,
+    has: u64,
+}
+
+impl Twice {
+    fn boxed(after: u64) -> Box<dyn Backend> {
+        Box::new(Twice { backend: twin(DEADLINE), first: None, after, has: 0 })
+    }
+}
 
 impl Backend for Twice {
     fn name(&self) -> &'static str {
         "twice"
     }
     fn slots(&self) -> u64 {
-        self.0.slots()
+        self.backend.slots()
     }
     fn put(&mut self, number: u64, packet: &mut Packet) {
-        self.0.put(number, packet);
+        self.has += 1;
+        self.backend.put(number, packet);
     }
     fn post(&mut self, first: u64, count: u32) -> Result<bool, RouterError> {
-        self.0.post(first, count)
+        self.backend.post(first, count)
     }
     fn room(&self) -> u64 {
-        self.0.room()
+        self.backend.room()
     }
     fn recall(&mut self, number: u64, packet: &mut Packet) -> bool {
-        self.0.recall(number, packet)
+        self.backend.recall(number, packet)
     }
     fn poll(&mut self, out: &mut Vec<Committed>) -> Result<(), RouterError> {
+        if self.has < self.after {
+            return Ok(());
+        }
         let before = out.len();
-        self.0.poll(out)?;
-        if let (None, Some(&first)) = (self.1, out.get(before)) {
+        self.backend.poll(out)?;
+        if let (None, Some(&first)) = (self.first, out.get(before)) {
             out.insert(before, first);
-            self.1 = Some(first);
+            self.first = Some(first);
         }
         Ok(())
     }
     fn take(&mut self, number: u64, packet: &mut Packet) -> Result<Verdict, RouterError> {
-        self.0.take(number, packet)
+        self.backend.take(number, packet)
     }
     fn stop(&mut self) -> Result<(), RouterError> {
-        self.0.stop()
+        self.backend.stop()
     }
 }
 
 #[test]
 fn a_backend_that_commits_a_task_twice_is_given_up_and_costs_no_packet() {
     // Batches of two tasks: the second of them is not done when the first is said to be so twice.
-    let twice: Box<dyn Backend> = Box::new(Twice(twin(DEADLINE), None));
-    let mut split = both(vec![cpu(DEADLINE, None), twice], SplitPolicy::Share(0.5), 64, true);
+    let mut split = both(vec![cpu(DEADLINE, None), Twice::boxed(0)], SplitPolicy::Share(0.5), 64, true);
     let options = RouteOptions { batch: 64, ..RouteOptions::default() };
     let report = check(&mut split, 20_000, true, &options);
     let [threads, twice] = &report.split[..] else { panic!("two backends") };
@@ -472,6 +487,24 @@ fn a_backend_that_commits_a_task_twice_is_given_up_and_costs_no_packet() {
         "{told}"
     );
     assert!(threads.failed.is_none() && twice.redone > 0, "{report:?}");
+}
+
+#[test]
+fn what_is_taken_back_from_a_full_backend_overwrites_nothing_that_waits_to_leave() {
+    // Both have half of all packets when one fails. The threads then have its packets under later numbers than packets that leave
+    // after them; they are slow, so that new ones come before those have left.
+    let slow = move |task: Task| {
+        if (SLOTS / 2..3 * SLOTS / 2).contains(&task.first) {
+            std::thread::sleep(Duration::from_micros(500));
+        }
+    };
+    for ordered in [true, false] {
+        let backends = vec![cpu(DEADLINE, Some(Arc::new(slow))), Twice::boxed(SLOTS / 2)];
+        let mut split = both(backends, SplitPolicy::Share(0.5), 64, ordered);
+        let options = RouteOptions { batch: 64, ..RouteOptions::default() };
+        let report = check(&mut split, 20_000, ordered, &options);
+        assert_eq!(report.split[1].redone, SLOTS / 2 - 32, "{report:?}");
+    }
 }
 
 #[test]
