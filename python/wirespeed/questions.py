@@ -460,13 +460,30 @@ def _ddio(summary: Summary) -> str:
     if not q.is_number(rate):
         return ""
     told = f"{q.share(rate, 0)} of the lines that the NIC writes are in the LLC already; the rest has to be allocated"
-    hits = {each["name"]: each.get("hit_rate") for each in levels(summary)}
-    there = [
-        f"{who} {q.share(hits[name], 0)} of what {ask}"
-        for name, who, ask in (("LLC", "cores find", "they ask it for"), ("DMA read", "the NIC", "it sends"))
-        if q.is_number(hits.get(name))
-    ]
-    return f"{told}.{f' Later {_and(there)}.' if there else ''}{_missed(summary)}"
+    return f"{told}.{_found_later(summary)}{_missed(summary)}"
+
+
+def _found_later(summary: Summary) -> str:
+    """What of packets is still in the LLC when cores first come for it, and what else they and the NIC find there."""
+    by_name = {each["name"]: each for each in levels(summary)}
+    first, llc, sent = (by_name.get(name) or {} for name in ("first touch", "LLC", "DMA read"))
+    touched, asked = (_counts(each) for each in (first, llc))
+    told = ""
+    if q.is_number(rate := first.get("hit_rate")):
+        told = f" Of the lines of packets that cores come for, {q.share(rate, 0)} are still cached when they first do."
+    hits, lookups = (most - own for most, own in zip(asked, touched, strict=True))
+    others = []
+    if lookups > 0 and 0 <= hits <= lookups:
+        others.append(f"{q.share(hits / lookups, 0)} of what {'else ' if touched[1] else ''}cores ask it for")
+    if q.is_number(rate := sent.get("hit_rate")):
+        others.append(f"{q.share(rate, 0)} of what the NIC sends")
+    return told + (f" The LLC has {_and(others)}." if others else "")
+
+
+def _counts(level: Mapping[str, Any]) -> tuple[int, int]:
+    """Hits and lookups."""
+    hits = level.get("hits") or 0
+    return hits, hits + (level.get("misses") or 0)
 
 
 def _busiest(summary: Summary) -> str:
@@ -518,10 +535,19 @@ def _missed(summary: Summary) -> str:
     if not missed:
         return " Cores wait for no DRAM: more of it brings them nothing."
     return (
-        f" Cores wait {q.duration(missed / ghz)} a packet for what the LLC lacks, packets and tables, "
+        f" Cores wait {q.duration(missed / ghz)} a packet for what the LLC lacks, {_lacking(summary)}, "
         f"{q.share(missed / whole)} of its cycles. What DDIO brings this run does not tell: it is the difference "
         f"to one without it:"
     )
+
+
+def _lacking(summary: Summary) -> str:
+    """What the lines are that cores ask the LLC for in vain."""
+    by_name = {each["name"]: each.get("misses") or 0 for each in levels(summary)}
+    lacked, packets = by_name.get("LLC", 0), by_name.get("first touch")
+    if packets is None or not 0 <= packets <= lacked or not lacked:
+        return "packets and tables"
+    return f"{q.share(packets / lacked, 0)} of it packets and the rest tables and descriptors"
 
 
 def _sure(summary: Summary) -> str:

@@ -272,11 +272,13 @@ class PacketClass(TypedDict, total=False):
 class LevelSummary(TypedDict, total=False):
     """One level of the memory system.
 
-    For DDIO a hit is a device write in place; for DMA reads it is a read that a cache served.
+    For DDIO a hit is a device write in place; for DMA reads it is a read that a cache served; a first touch is a
+    core's first request for a line of a packet since a device wrote it, and a hit if a cache still has the line.
+    Lines that no core asks for, and what devices write to an L2, have no first touch.
     """
 
     name: str
-    """`L1d`, `L2`, `LLC`, `DDIO` or `DMA read`."""
+    """`L1d`, `L2`, `LLC`, `DDIO`, `first touch` or `DMA read`."""
     hits: int
     """Lookups that found what they looked for."""
     misses: int

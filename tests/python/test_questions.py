@@ -523,11 +523,21 @@ def test_rings_say_how_long_they_take_in_and_a_receiving_stage_how_full_it_is() 
 
 
 def test_ddio_says_what_is_found_later_and_sureness_what_had_not_settled() -> None:
-    hits = {"DDIO": 0.25, "LLC": 0.9, "DMA read": 1.0}
-    found = [{"name": name, "hits": 1, "misses": 1, "hit_rate": rate} for name, rate in hits.items()]
+    counts = {"DDIO": (25, 75), "LLC": (90, 10), "first touch": (49, 1), "DMA read": (50, 0)}
+    found = [{"name": n, "hits": h, "misses": m, "hit_rate": h / (h + m)} for n, (h, m) in counts.items()]
     warmup = {"why": "The first 9 packets were cut as warm-up. Not settled: the sojourn."}
     summary = busy(0.1, levels=found, warmup=warmup)
-    assert "Later cores find 90 % of what they ask it for and the NIC 100 % of what it sends." in reply(
-        summary, "What is DDIO's share?"
+    told = reply(summary, "What is DDIO's share?")
+    assert "Of the lines of packets that cores come for, 98 % are still cached when they first do." in told
+    assert "The LLC has 82 % of what else cores ask it for and 100 % of what the NIC sends." in told
+    for each in summary["cores"]:
+        each["cycles"] = {"core": 60.0, "row_miss": 40.0}
+    told = reply(summary, "What is DDIO's share?")
+    assert "for what the LLC lacks, 10 % of it packets and the rest tables and descriptors, " in told
+    # Of a machine that counts no first touches nothing is said of them.
+    older = reply(
+        summary | {"levels": [each for each in found if each["name"] != "first touch"]}, "What is DDIO's share?"
     )
+    assert "are still cached" not in older
+    assert "The LLC has 90 % of what cores ask it for" in older
     assert "Not settled when measuring began: the sojourn." in reply(summary, "How sure is this?")

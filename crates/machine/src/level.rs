@@ -48,6 +48,16 @@ pub enum Reply {
     Pending(Ticket),
 }
 
+impl Reply {
+    /// Who has the line. A controller has only what comes from memory, or joins what does.
+    pub(crate) fn served(&self) -> Served {
+        match self {
+            Reply::Done(response) => response.served,
+            Reply::Pending(_) => Served::Dram,
+        }
+    }
+}
+
 /// The memory system as a core sees it: private caches that only the core touches, and the rest.
 pub trait Memory {
     /// Translates the request's address, in its core's program order.

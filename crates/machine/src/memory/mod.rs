@@ -44,6 +44,7 @@ mod nic_window;
 mod pending;
 mod placement;
 mod protocol;
+mod received;
 mod records;
 #[cfg(test)]
 mod rows_tests;
@@ -117,6 +118,7 @@ use latest::Latest;
 use llc::{FillRule, Llc, Requester, SliceArrival, Spot};
 use pending::Asked;
 use protocol::Protocol;
+use received::Received;
 use tlb::Tlb;
 
 use crate::cache::{
@@ -195,6 +197,9 @@ pub struct MemoryCounters {
     pub dma_write: LevelCounters,
     /// Device reads: from a cache, or from DRAM (misses).
     pub dma_read: LevelCounters,
+    /// First requests by cores, beyond their own caches, for lines of packets that devices have written: of a line that a cache has
+    /// still, or of one that has to come from memory (misses). Lines that no core asks for are not among them.
+    pub first_touch: LevelCounters,
     /// Translations by the first-level TLBs.
     pub tlb: LevelCounters,
     /// Page walks, for want of a translation in any TLB.
@@ -309,6 +314,8 @@ pub struct Hierarchy {
     applications: Option<Box<Applications>>,
     /// Translates addresses of devices, if anyone does.
     iommu: Option<Box<Iommu>>,
+    /// Lines of packets that no core has asked for yet.
+    received: Received,
     #[serde(skip)]
     scratch: Option<Box<Scratch>>,
     /// References beyond the private caches, where somebody wants to see them.
@@ -436,6 +443,7 @@ impl Hierarchy {
             others: Vec::new(),
             applications: None,
             iommu: None,
+            received: Received::default(),
             scratch: None,
             records: None,
             counters: MemoryCounters::default(),
@@ -564,6 +572,7 @@ impl Hierarchy {
     /// done, as far as that is known (see [`Hierarchy::open`]), and translation apart (see [`Hierarchy::translated`]). A write
     /// that puts a dirty line out of the LLC is done once memory has taken that in: until then it has no place to go.
     pub fn dma_write(&mut self, first: Line, count: u64, now: Ps) -> Ps {
+        self.note_received(first, count, true);
         self.translate_for_device(first, count, now);
         if self.is_plain() && self.io_ways.0 != 0 && self.inclusion != Inclusion::Inclusive {
             return self.write_rows(first, count, now);
@@ -1203,10 +1212,12 @@ impl Hierarchy {
     fn fetch_line(&mut self, request: &Request, lookup: &PrivateLookup, now: Ps) -> Reply {
         self.make_room(request, lookup, now);
         if let Some(reply) = self.fetch_beside_llc(request, lookup, now) {
+            self.note_touch(request.addr.line(), reply.served());
             return reply;
         }
         let mut at_llc = self.ask_llc(request, lookup, now);
         self.serve(request, lookup, &mut at_llc, now);
+        self.note_touch(request.addr.line(), at_llc.answer.served);
         self.reach_requester(request, lookup, &mut at_llc, now);
         self.remember_holder(request, &at_llc);
         let AtLlc { answer: Asked { ready, served, path, .. }, ticket, .. } = at_llc;

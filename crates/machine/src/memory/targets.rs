@@ -84,6 +84,7 @@ impl Hierarchy {
         if target == DmaTarget::Llc {
             return self.dma_write(first, count, now);
         }
+        self.note_received(first, count, target != DmaTarget::L2);
         self.translate_for_device(first, count, now);
         self.enter(Requester::Device);
         if target == DmaTarget::L2 {

@@ -14,7 +14,7 @@ use units::{CoreId, Line, Ps};
 
 use super::tlb::Translation;
 use super::{Hierarchy, PrivateLevels};
-use crate::{Memory, Reply, Served};
+use crate::{Memory, Served};
 
 /// A memory system whose time stands still while this is held. See the module header.
 pub struct Warming<'a> {
@@ -86,7 +86,7 @@ impl Warming<'_> {
             }
             return served;
         }
-        served(self.memory.fetch(request, &lookup, now))
+        self.memory.fetch(request, &lookup, now).served()
     }
 
     fn prefetch(&mut self, core: CoreId, now: Ps) {
@@ -121,7 +121,7 @@ impl Warming<'_> {
 
     /// The memory system copies what `src` reads to where `dst` writes, if it takes that ([`Memory::takes_copy`]).
     pub fn copy(&mut self, src: &Request, dst: &Request, now: Ps) -> Served {
-        served(self.memory.copy(src, dst, now))
+        self.memory.copy(src, dst, now).served()
     }
 
     /// As [`Hierarchy::dma_write_packet`].
@@ -147,14 +147,5 @@ impl Warming<'_> {
     /// As [`Hierarchy::read_descriptors`].
     pub fn read_descriptors(&mut self, line: Line, now: Ps) {
         self.memory.read_descriptors(line, now);
-    }
-}
-
-/// Who serves a request that is answered at once.
-fn served(reply: Reply) -> Served {
-    match reply {
-        Reply::Done(response) => response.served,
-        // It joins what was under way before time stood still.
-        Reply::Pending(_) => Served::Dram,
     }
 }

@@ -25,7 +25,7 @@ const LINK_FULL: f64 = 0.95;
 const DRAM_FULL: f64 = 0.7;
 /// Below this share of the mean sojourn a part is not worth a remark.
 const REMARKABLE: f64 = 0.25;
-/// Device writes are a cause when they hold packets up for this share of the sojourn, when this share
+/// Device writes are a cause when they hold packets up for this share of the sojourn, when this share of what cores come for or
 /// of what is sent has been evicted before, or when packets are lost.
 const DDIO_COSTS: f64 = 0.05;
 /// An LLC whose misses fall to less than this share from one half of a run to the other is not full yet.
@@ -1081,7 +1081,15 @@ impl Facts<'_> {
             }
             let total = self.result.measured.measure.attribution.total().0.max(1) as f64;
             let held = self.result.measured.measure.attribution[Reason::DmaMemory] as f64 / total;
-            let costs = self.lost > 0 || held > DDIO_COSTS || missed(&c.dma_read) > DDIO_COSTS;
+            let left = missed(&c.first_touch);
+            if left > DDIO_COSTS {
+                reasons.push(format!(
+                    "{} of the lines of packets that cores come for have left the LLC by then.",
+                    percent(left)
+                ));
+            }
+            let shares = [held, missed(&c.dma_read), left];
+            let costs = self.lost > 0 || shares.into_iter().any(|share| share > DDIO_COSTS);
             if costs && !tries.is_empty() {
                 advice.push(format!("Device writes miss the LLC: compare with {}.", tries.join(", or ")));
             }

@@ -408,6 +408,11 @@ fn placed(
         },
     )?;
     m.place(&mut memory, &layout)?;
+    let of_packets = if scenario.buffer.is_some() { BUFFER } else { "mbufs" };
+    if let Some(extent) = layout.extents().iter().find(|extent| extent.name == of_packets) {
+        let (first, count) = lines(Addr(extent.bytes.start), extent.bytes.end - extent.bytes.start);
+        memory.watch_packets(first.0..first.0 + count);
+    }
     if let Some(spec) = &nic.payload_memory {
         let window = NicMemory::region(scenario.mempool.size);
         let (first, count) = lines(layout.address(window.id, 0, 0), window.bytes);

@@ -51,6 +51,7 @@ struct Seen {
     busy: f64,
     llc_hits: f64,
     ddio_hits: f64,
+    first_touches: f64,
     /// Of DRAM, for each packet that a core got.
     reads: f64,
     instructions: f64,
@@ -96,6 +97,7 @@ fn stretch(server: &mut Server) -> Seen {
         busy: sum(|c| c.busy.as_secs()) / span,
         llc_hits: did.llc.hits as f64 / did.llc.lookups() as f64,
         ddio_hits: did.dma_write.hits as f64 / did.dma_write.lookups() as f64,
+        first_touches: did.first_touch.hits as f64 / did.first_touch.lookups() as f64,
         reads: (server.memory().dram_counters().reads - dram.reads) as f64 / received,
         instructions: sum(|c| c.instructions as f64) / received,
         waiting: waiting as f64 / LOOKS as f64,
@@ -159,6 +161,7 @@ fn a_stretch_without_time_leaves_what_one_in_detail_leaves() {
             ("busy", a.busy, b.busy, 0.05 * a.busy),
             ("LLC hits", a.llc_hits, b.llc_hits, 0.001 + 0.006 * others),
             ("DDIO hits", a.ddio_hits, b.ddio_hits, 0.001),
+            ("first touches that hit", a.first_touches, b.first_touches, 0.001),
             ("DRAM reads a packet", a.reads, b.reads, (0.03 + 0.06 * others) * a.reads + 0.001),
             ("instructions a packet", a.instructions, b.instructions, 0.02 * a.instructions),
             ("packets in rings", a.waiting, b.waiting, queue * a.waiting + 0.1),

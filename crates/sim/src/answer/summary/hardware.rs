@@ -34,10 +34,11 @@ pub(super) fn miss_rate(level: &LevelCounters) -> f64 {
 }
 
 /// One level of the memory system. For DDIO a hit is a device write in place; for DMA reads it is a read that a cache
-/// served.
+/// served; a first touch is a core's first request for a line of a packet since a device wrote it, and a hit if a cache still has
+/// the line. Lines that no core asks for, and what devices write to an L2, have no first touch.
 #[derive(Serialize, JsonSchema)]
 pub struct LevelSummary {
-    /// `L1d`, `L2`, `LLC`, `DDIO` or `DMA read`.
+    /// `L1d`, `L2`, `LLC`, `DDIO`, `first touch` or `DMA read`.
     name: &'static str,
     #[serde(flatten)]
     counters: LevelCounters,
@@ -48,7 +49,14 @@ pub struct LevelSummary {
 
 pub(super) fn levels(measured: &Measured) -> Vec<LevelSummary> {
     let c = &measured.counts.memory;
-    let levels = [("L1d", c.l1), ("L2", c.l2), ("LLC", c.llc), ("DDIO", c.dma_write), ("DMA read", c.dma_read)];
+    let levels = [
+        ("L1d", c.l1),
+        ("L2", c.l2),
+        ("LLC", c.llc),
+        ("DDIO", c.dma_write),
+        ("first touch", c.first_touch),
+        ("DMA read", c.dma_read),
+    ];
     let level = |(name, counters): (&'static str, LevelCounters)| {
         let hit_rate = counters.hits as f64 / counters.lookups() as f64;
         LevelSummary { name, counters, hit_rate }
