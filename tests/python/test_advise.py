@@ -281,6 +281,19 @@ def test_two_forms_of_one_ring_are_not_tried_together_and_a_nic_without_completi
     assert {each.name: each for each in told}["bisected_ring"].overrides == ("nic.rings=bisected",)
 
 
+def test_programs_beside_the_packets_are_held_where_no_class_names_them():
+    beside = {"neighbours": [{"name": "hog", "working_set": "64 MiB"}, {"name": "hog", "working_set": "1 MiB"}]}
+    (held,) = (each for each in techniques.fitting(resolved(**beside))[0] if each.name == "held")
+    assert held.overrides == ('machine.clos.7={ways=11,neighbours=["hog"],bandwidth="1 GB/s"}',)
+    api.resolve("forwarding", set=['neighbours=[{name="hog", working_set="64 MiB"}]', *held.overrides])
+    for settings in (
+        {},
+        beside | {"policy.kind": "iat"},
+        beside | {"machine.clos.2": {"ways": 2, "neighbours": ["hog"]}},
+    ):
+        assert "held" in {each.name for each in techniques.fitting(resolved(**settings))[1]}
+
+
 def test_a_technique_that_does_not_fit_may_be_left_out_all_the_same():
     fit, unfit = techniques.fitting(resolved(**{"mempool.size": 8192}))
     assert "small_pool" in {each.name for each in unfit}

@@ -6,6 +6,7 @@ They are those of the five systems that this project rebuilds, as far as they ca
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -180,6 +181,20 @@ def _allocator(of: Resolved) -> Built:
         return "a policy sets the ways already"
     start = max(units.ways(of["machine"]["llc"]["io_ways"]), 1)
     return ["policy.kind=allocator", "policy.others=0", f"policy.io_ways={start}"], Cost()
+
+
+def _held(of: Resolved) -> Built:
+    programs = [each for each in of.get("neighbours") or [] if each.get("kind", "program") == "program"]
+    if not programs:
+        return "no program runs beside the packets"
+    if of.get("policy"):
+        return "a policy sets the classes"
+    classes = of["machine"].get("clos") or {}
+    if _CLASS in classes or any(each.get("neighbours") for each in classes.values()):
+        return "neighbours are in classes of their own already"
+    names = json.dumps(list(dict.fromkeys(each["name"] for each in programs)))
+    ways = int(of["machine"]["llc"]["ways"])
+    return [f'machine.clos.{_CLASS}={{ways={ways},neighbours={names},bandwidth="{_HELD_TO}"}}'], Cost()
 
 
 def _io_age(of: Resolved) -> Built:
@@ -409,6 +424,9 @@ def _bytes(size: object) -> int:
 
 
 _SHORT: Final = 256
+# The last of those that MBA has: Intel's processors have 8 classes of it beside 16 of the LLC's.
+_CLASS: Final = "7"
+_HELD_TO: Final = "1 GB/s"
 _STACK: Final = "hbm3-6400"
 _STACK_CHANNELS: Final = 16
 _COPY_ENTRIES: Final = 1 << 14
@@ -431,6 +449,7 @@ _ALL: Final[tuple[tuple[str, str, str, Kind, _Build], ...]] = (
     ("wide_io", "twice the LLC ways for devices", _CACHE, "setting", _wide_io),
     ("isolated", "LLC ways of cores apart from those of devices", _CACHE, "setting", _isolated),
     ("allocator", "the four-state allocator of LLC ways (wirespeedd)", _CACHE, "software", _allocator),
+    ("held", f"other programs held to {_HELD_TO} of memory a core (MBA)", _CACHE, "setting", _held),
     ("io_age", "device lines leave the LLC first (2-bit ages)", _CACHE, "hardware", _io_age),
     ("prefetcher", "the next-line prefetcher of L2", _CACHE, "bios", _prefetcher),
     ("hash", "slices by a hash of all address bits", _SLICES, "hardware", _hash),

@@ -325,6 +325,9 @@ fn check_classes(scenario: &Scenario) -> Result<(), (String, String)> {
         if number(key).is_none() {
             return Err((path, format!("allowed are classes 0 to {}", CLASSES - 1)));
         }
+        if let Some(rate) = class.bandwidth.filter(|rate| !(0.512..=5120.0).contains(&rate.gbps())) {
+            return Err((format!("{path}.bandwidth"), format!("{rate}: allowed are 64 MB/s to 640 GB/s of a core")));
+        }
         for &core in &class.cores {
             if core >= scenario.machine.cores {
                 let allowed = format!("{core}: allowed are cores 0 to {} (machine.cores)", scenario.machine.cores - 1);
@@ -372,6 +375,10 @@ mod tests {
             (&["machine.clos.16.ways=1"][..], "machine.clos.16: allowed are classes 0 to 15"),
             (&["machine.clos.01.ways=1"], "machine.clos.01: allowed are classes 0 to 15"),
             (&["machine.clos.x.ways=1"], "machine.clos.x: allowed are classes 0 to 15"),
+            (
+                &["machine.clos.2={ways=1, bandwidth=\"1 MB/s\"}"],
+                "machine.clos.2.bandwidth: 8 Mbps: allowed are 64 MB/s to 640 GB/s of a core",
+            ),
             (&["machine.clos.2={ways=1, cores=[99]}"], "machine.clos.2.cores: 99: allowed are cores 0 to "),
             (
                 &["machine.clos={2={ways=1, cores=[0]}, 3={ways=2, cores=[0]}}"],

@@ -2,15 +2,23 @@
 //! as `pqos -e` and `-a` do.
 //!
 //! Packet cores that no class names are in class 1, or in class 2 where they work on what others have received; neighbours
-//! are in class 0, and so is whoever is in a class that was given no ways. A mask limits fills; hits are anywhere. Left
-//! out: memory bandwidth of a class (MBA), and classes that change while packets go through, which is what `policy` does.
+//! are in class 0, and so is whoever is in a class that was given no ways. A mask limits fills; hits are anywhere.
+//!
+//! Memory bandwidth allocation (MBA) stands between a core and the mesh: it paces requests for lines from beyond L2, those that
+//! the LLC serves too, and no device's. It is given in bytes a second of each core. Intel's is a delay in steps of a tenth that
+//! the manual calls approximate and whose bandwidth differs by processor (Intel SDM volume 3B, 17.19.7); resctrl's `mba_MBps` and AMD's
+//! bandwidth enforcement (steps of 1/8 GB/s, of all cores of a class in an L3 domain) are bandwidths. That requests are paced
+//! evenly is assumed.
+//!
+//! Left out: classes that change while packets go through, which is what `policy` does.
 
 use std::collections::BTreeMap;
 
+use machine::cores::CoreSpec;
 use machine::memory::Ways;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::Clos;
+use units::{Clos, LINE_BYTES, Rate, Span};
 
 use super::neighbours::NeighbourSpec;
 
@@ -21,11 +29,15 @@ pub const RX_CLASS: Clos = Clos(1);
 pub const WORK_CLASS: Clos = Clos(2);
 
 /// A class of service of the LLC.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ClosSpec {
     /// The ways that it may fill: how many, from the lowest on, or which, as text ("0xf0") of bits that are contiguous.
     pub ways: Ways,
+    /// What each core of it may ask for beyond its L2 (MBA), "64 MB/s" to "640 GB/s"; as much as it can when left out. Writes of what L2
+    /// evicts come beside it, and devices are not held to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bandwidth: Option<Rate>,
     /// Packet cores that are in it, by number.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cores: Vec<u32>,
@@ -49,6 +61,20 @@ pub(crate) fn number(key: &str) -> Option<u8> {
 pub(crate) fn of_core(classes: &ClosSpecs, core: u32) -> Option<Clos> {
     let (key, _) = classes.iter().find(|(_, class)| class.cores.contains(&core))?;
     number(key).map(Clos)
+}
+
+impl ClosSpec {
+    /// A line in so much time; none where nothing is said.
+    pub(crate) fn interval(&self) -> Option<Span> {
+        self.bandwidth.map(|rate| Span::from_ns(8.0 * LINE_BYTES as f64 / rate.gbps()))
+    }
+}
+
+/// `core` in class `clos`, which may hold it to fewer requests than its port takes.
+pub(crate) fn held(classes: &ClosSpecs, clos: Clos, core: &CoreSpec) -> CoreSpec {
+    let own = classes.get(&clos.0.to_string()).and_then(ClosSpec::interval);
+    let slower = own.filter(|own| core.fill_interval.is_none_or(|port| own.ps() > port.ps()));
+    CoreSpec { fill_interval: slower.or(core.fill_interval), ..core.clone() }
 }
 
 /// The class of a neighbour.

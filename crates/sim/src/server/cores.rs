@@ -13,7 +13,7 @@ use units::{CoreId, PortId, Ps};
 use super::gpu::{BackFromGpu, CommitOrder, GpuTask};
 use super::stalls::SystemStalls;
 use super::{CoreCounters, PacketFate};
-use crate::scenario::clos::{RX_CLASS, WORK_CLASS, of_core};
+use crate::scenario::clos::{RX_CLASS, WORK_CLASS, held, of_core};
 use crate::scenario::{Scenario, ScenarioError};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -285,8 +285,10 @@ impl ServerCore {
         let receiving = scenario.receiving_core();
         let mut all = Vec::with_capacity(m.cores as usize);
         for i in 0..m.cores as u16 {
-            let spec = if u32::from(i) < scenario.receiving_cores() { &receiving } else { &m.core };
-            let mut core = Core::new(spec, CoreId(i), "machine.core")?;
+            let (spec, usual) =
+                if u32::from(i) < scenario.receiving_cores() { (&receiving, RX_CLASS) } else { (&m.core, WORK_CLASS) };
+            let clos = of_core(&m.clos, i.into()).unwrap_or(usual);
+            let mut core = Core::new(&held(&m.clos, clos, spec), CoreId(i), "machine.core")?;
             let input = match &scenario.pipeline {
                 Some(pipeline) if u32::from(i) >= pipeline.rx_cores => {
                     CoreInput::Queue(SoftQueue::new(pipeline, u32::from(i)), VecDeque::new())
@@ -298,10 +300,7 @@ impl ServerCore {
                     CoreInput::Nic(rx)
                 }
             };
-            core.set_clos(of_core(&m.clos, i.into()).unwrap_or(match input {
-                CoreInput::Nic(_) => RX_CLASS,
-                CoreInput::Queue(..) => WORK_CLASS,
-            }));
+            core.set_clos(clos);
             let phase = Ps(rand::RngExt::random_range(&mut phases, 0..poll.0.max(1)));
             all.push(ServerCore {
                 core,

@@ -9,7 +9,7 @@
 //! control planes are not published; 5GC2ache, section 3.1, measures their LLC occupancy below 500 KB.
 
 use super::control_plane::{ControlAgenda, ControlCounters, ControlPlane, ControlTables};
-use crate::scenario::clos::{ClosSpecs, of_neighbour};
+use crate::scenario::clos::{ClosSpecs, held, of_neighbour};
 use crate::scenario::neighbours::lines;
 use crate::scenario::{NeighbourKind, NeighbourSpec};
 use machine::cores::{Core, CoreSpec, CoreStep};
@@ -101,8 +101,9 @@ impl Neighbour {
             for _ in 0..spec.cores {
                 let number = all.len() as u32;
                 let id = CoreId((tables.cores + number) as u16);
-                let mut core = Core::new(core, id, "machine.core")?;
-                core.set_clos(of_neighbour(classes, spec));
+                let clos = of_neighbour(classes, spec);
+                let mut core = Core::new(&held(classes, clos, core), id, "machine.core")?;
+                core.set_clos(clos);
                 all.push(Neighbour {
                     core,
                     spec: spec.clone(),

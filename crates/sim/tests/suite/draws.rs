@@ -119,6 +119,7 @@ const CHOICES: &[Choice] = &[
         &["machine.llc.io_ways=1"],
         &["machine.llc.core_ways=2"],
         &["machine.clos.0={ways=2}"],
+        &["machine.clos.1={ways=2, bandwidth=\"1 GB/s\"}"],
     ],
     &[
         &["machine.llc.interconnect={ topology = \"ring\", hop = \"0.5 ns\" }"],
