@@ -107,6 +107,22 @@ def ends(low: float, high: float) -> str:
     return f"{low / scale:,.{decimals}f} to {high / scale:,.{decimals}f} {unit}"
 
 
+def sides(value: float, low: float, high: float) -> str:
+    """How far the ends of an interval are from a time, in nanoseconds: both sides where they differ as told.
+
+    >>> sides(12_300.0, 11_900.0, 14_200.0), sides(100.0, 90.0, 110.0), sides(100.0, 100.0, 100.0)
+    ('(-0.4, +1.9 µs)', '± 10.0 ns', '')
+    """
+    below, above = max(value - low, 0.0), max(high - value, 0.0)
+    if max(below, above) <= 0:
+        return ""
+    scale, unit = _time_unit(max(below, above))
+    # As many decimals as give the longer side two digits.
+    decimals = min(max(0, 1 - math.floor(math.log10(max(below, above) / scale))), 3)
+    low_side, high_side = (f"{side / scale:,.{decimals}f}" for side in (below, above))
+    return f"± {duration(above)}" if low_side == high_side else f"(-{low_side}, +{high_side} {unit})"
+
+
 def share(part: float | None, decimals: int = 1) -> str:
     """A share in 0..1 as a percentage; what is positive yet rounds to nothing is shown as `< 0.1 %`.
 

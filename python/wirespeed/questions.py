@@ -59,8 +59,12 @@ _ALWAYS_FULL: Final = 0.75
 # Reasons that are named.
 # The shortest ring that is taken, and mbufs that drivers of today fill in at a time, where none is named.
 _LEAST_RING: Final = 32
+# So many times the packets, as the verdict's own advice has it.
+_LONGER: Final = 4
 _BULK: Final = 64
 _NAMED: Final = 3
+# What holds a core up that is neither an instruction nor memory.
+_STALLS: Final = ("stall", "doorbell")
 _FLAGS: Final = re.compile(r"--set [\w.\[\]]+=[^\s;,)]+|--search \w+")
 
 
@@ -565,10 +569,14 @@ def _sure(summary: Summary) -> str:
         told.append("Too few packets bound p99.")
     if summary.get("stationary") is False:
         told.append("The run had not settled: what is a mean depends on how long it ran.")
-    unsettled = ((summary.get("warmup") or {}).get("why") or "").partition("Not settled: ")[2]
-    if unsettled:
+    if unsettled := _unsettled(summary):
         told.append(f"Not settled when measuring began: {unsettled}")
     return " ".join([*told, *_model(summary)])
+
+
+def _unsettled(summary: Summary) -> str:
+    """What had not settled when measuring began; empty where all had."""
+    return ((summary.get("warmup") or {}).get("why") or "").partition("Not settled: ")[2]
 
 
 def _by_chance(summary: Summary, name: str) -> tuple[float, float] | None:
@@ -674,6 +682,9 @@ def to_type(summary: Summary, again: Sequence[str], advise: Sequence[str], out: 
     """
     kept = ["--out", out] if out else []
     advice = (summary.get("verdict") or {}).get("advice") or []
+    if longer := _longer(summary):
+        words = ["--set", f"run.packets={longer}"]
+        return "The run had not settled: a longer one first.", shlex.join([*_without(again, words), *words, *kept])
     # What limits comes first. Where that has no setting to type, those of what costs less would be no answer.
     for each in advice[:1]:
         # Of several ways the first that can be typed: together they were never meant.
@@ -687,6 +698,13 @@ def to_type(summary: Summary, again: Sequence[str], advise: Sequence[str], out: 
         search = shlex.join([*again, "--search", "ndr", *kept])
         return "The highest rate without loss is found by a search.", search
     return "What would pay most:", shlex.join([*advise, *kept])
+
+
+def _longer(summary: Summary) -> int | None:
+    """Packets of a run that is to settle, where this one had not and lost nothing: they bound its warm-up, too."""
+    packets, lost = summary.get("packets") or 0, summary.get("lost") or 0
+    had_not = summary.get("stationary") is False or bool(_unsettled(summary))
+    return _LONGER * packets if had_not and packets and not lost else None
 
 
 def _without(again: Sequence[str], words: Sequence[str]) -> list[str]:

@@ -27,6 +27,7 @@ from wirespeed.summary import (
     KeyNumber,
     Slice,
     brief_numbers,
+    by_others_text,
     control_text,
     copying,
     core_cycles,
@@ -39,6 +40,7 @@ from wirespeed.summary import (
     gpu_text,
     gpu_waits_text,
     headline,
+    holds,
     iommu_text,
     key_numbers,
     levels,
@@ -175,7 +177,7 @@ def run_summary(
     parts += _damage(summary)
     parts += _notes(summary)
     # What is typed next stands below it, and says the same of a run that keeps.
-    parts += _advice(summary) if whole or mark(summary).tone != "good" else []
+    parts += _advice(summary) if whole or not holds(summary) else []
     if counted and not whole:
         parts += [
             Text(),
@@ -411,7 +413,7 @@ def _verdict(summary: Summary, whole: bool) -> RenderableType:
     if (policy := policy_text(summary)) is not None:
         lines.append(_indented(policy))
     told = seen(summary, "reasons")
-    if not whole and found.tone == "good":
+    if not whole and holds(summary):
         told = [reason for reason in told if not reason.startswith(_TOLD_BELOW)]
     lines += [_indented(reason) for reason in told]
     return Group(*lines)
@@ -522,7 +524,8 @@ def _levels(summary: Summary) -> list[RenderableType]:
         table.add_row(
             Text(str(level.get("name", ""))), q.share(rate), _gauge(rate if q.is_number(rate) else 0.0), Text(of, "dim")
         )
-    return [Text(), Text("Hit rates", "bold"), table]
+    beside = [_indented(told, "dim")] if (told := by_others_text(summary)) else []
+    return [Text(), Text("Hit rates", "bold"), table, *beside]
 
 
 def _dram_controllers(summary: Summary) -> list[RenderableType]:

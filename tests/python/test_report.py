@@ -255,11 +255,12 @@ def test_a_cores_cycles_are_told_of_a_packet_that_it_worked_on() -> None:
 
 
 def test_the_path_has_five_stops_and_tells_apart_what_an_idle_link_takes() -> None:
-    summary = summaries.sound(attribution_ns={"nic": 100.0, "pcie": 1700.0, "ring": 30.0, "core": 60.0, "llc": 10.0})
+    link = {"nic": 100.0, "pcie": 1700.0, "dma_memory": 50.0}
+    summary = summaries.sound(attribution_ns=link | {"ring": 30.0, "core": 60.0, "llc": 10.0})
     found = path.path(summary, None)
     assert [(stop.name, stop.ns, stop.idle_ns) for stop in found] == [
         ("NIC", 100.0, 0.0),
-        ("PCIe and DMA", 1700.0, 0.0),
+        ("PCIe and DMA", 1750.0, 1700.0),
         ("ring", 30.0, 0.0),
         ("core", 70.0, 0.0),
         ("TX", 0.0, 0.0),
@@ -269,13 +270,15 @@ def test_the_path_has_five_stops_and_tells_apart_what_an_idle_link_takes() -> No
     slowly = {"pcie": 3500.0, "llc": 20.0, "core": 60.0}
     slow = Slowest(1000, 10, 1900.0, 4000.0, dict.fromkeys(slowly, 10.0), slowly, least, 50.0, {0: 5.0})
     nic, pcie, ring, core, _ = path.path(summary, slow)
-    assert (nic.idle_ns, pcie.idle_ns, ring.idle_ns) == (100.0, 1630.0, 0.0)
-    # 70 ns of waits for PCIe are as long as 70 ns of a core.
+    assert (nic.idle_ns, pcie.idle_ns, ring.idle_ns) == (100.0, 1700.0, 0.0)
+    # 50 ns of waits for memory are drawn to the scale of 70 ns of a core.
     assert nic.drawn == 0
-    assert pcie.drawn == core.drawn == 1.0
+    assert (pcie.drawn, core.drawn) == (50 / 70, 1.0)
     assert (pcie.slow_ns, core.slow_ns) == (3500.0, 80.0)
     words = Page(page(summary, SCENARIO, slow=slow)).words
-    assert "1.63 µs idle, drawn short, 70.0 ns of waits" in words
+    # The same number as in the bar below, whatever the least of a sample was.
+    assert "1.70 µs idle, drawn short, 50.0 ns of waits" in words
+    assert "PCIe transfer 1.70 µs" in words
     assert "most: executing instructions, 60.0 ns" in words
     assert "The path of a packet" not in Page(page(summaries.sound(attribution_ns={}), SCENARIO)).words
 
@@ -501,11 +504,18 @@ def test_without_drops_there_is_a_sentence_and_no_section() -> None:
     assert "Drops by reason" in page(summaries.sound(), SCENARIO)
 
 
+def _carried(load: float) -> list[dict[str, float]]:
+    return [{"load": load, "loss": 0.0, "carried_mpps": 14.88 * load, "offered_mpps": 14.88 * load}]
+
+
 @pytest.mark.parametrize(
     ("changes", "status", "look"),
     [
         ({"offered_gbps": 10.0}, "line_rate", ("✓", "keeps", "#0b9a6b")),
-        ({}, "carries", ("✓", "keeps", "#0b9a6b")),
+        # Part of line rate says neither yes nor no, but where a curve went on to line rate.
+        ({}, "carries", ("~", "open", "#b98a12")),
+        ({"curve": _carried(1.0)}, "carries", ("✓", "keeps", "#0b9a6b")),
+        ({"curve": _carried(0.6)}, "carries", ("~", "open", "#b98a12")),
         ({"rejected": 300_000}, "rejects", ("!", "open", "#b98a12")),
         ({"partial": True}, "partial", ("!", "open", "#b98a12")),
         ({"lost": 5}, "loses", ("✗", "fails", "#d0463b")),
@@ -526,6 +536,33 @@ def test_the_mark_follows_the_status_everywhere(changes: dict, status: str | Non
     assert f"border-left:4px solid {edge}" in noted
     printed = terminal.text(terminal.run_summary(summary), Console(file=io.StringIO(), width=80, color_system=None))
     assert printed.startswith(f"{symbol} ")
+
+
+def test_an_interval_that_is_not_even_has_both_its_sides() -> None:
+    summary = summaries.lossless()
+    summary["sojourn_ns"] |= {"p50_low": 3868.0, "p50_high": 3878.0, "p50": 3873.0}
+    summary["sojourn_ns"] |= {"p99": 12_300.0, "p99_low": 11_900.0, "p99_high": 14_200.0, "p99_half_width": 1900.0}
+    drawn = page(summary, SCENARIO).replace("\u00a0", " ")
+    assert "p99 (-0.4, +1.9 µs)" in drawn
+    assert "p50 ± 5.00 ns" in drawn
+    printed = terminal.text(terminal.run_summary(summary, whole=False), Console(width=80, color_system=None))
+    assert "p99 12.3 µs (-0.4, +1.9 µs)" in " ".join(printed.split())
+
+
+def test_what_l2_misses_beyond_the_llcs_lookups_is_said_to_come_from_other_cores() -> None:
+    summary = summaries.lossless()
+    summary["levels"][1] |= {"misses": 1_000_000}
+    said = "L2 misses 1.00 M lines, the LLC hits or misses 700 k: the other 30.0 % came from other cores' caches."
+    assert said in Page(page(summary, SCENARIO)).words.replace("\u00a0", " ")
+    assert said in " ".join(terminal.text(terminal.run_summary(summary), Console(width=100, color_system=None)).split())
+    # As many of both need no words.
+    summary["levels"][1]["misses"] = 700_000
+    assert "other cores' caches" not in Page(page(summary, SCENARIO)).words
+
+
+def test_line_rate_is_said_to_be_that_of_a_port() -> None:
+    assert "Line rate is that of one port, 10.0 Gbps." in page(summaries.lossless(), SCENARIO)
+    assert "one port" not in page(summaries.minimal(), SCENARIO)
 
 
 def test_a_machine_without_io_ways_has_no_ddio() -> None:

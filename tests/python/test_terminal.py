@@ -31,7 +31,7 @@ def test_a_summary_fits_the_terminal(name: str, width: int) -> None:
 
 def test_the_verdict_is_the_first_line() -> None:
     first = printed(terminal.run_summary(summaries.lossless()), 80).splitlines()[0]
-    assert first.startswith("✓ Carries the 4.00 Gbps offered (40 % of line rate)")
+    assert first.startswith("~ Carries the 4.00 Gbps offered (40 % of line rate)")
     first = printed(terminal.run_summary(summaries.sound()), 80).splitlines()[0]
     assert first.startswith("✗ Does not keep wire speed")
 

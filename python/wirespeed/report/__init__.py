@@ -26,6 +26,7 @@ from wirespeed.slowest import Slowest
 from wirespeed.summary import (
     Slice,
     banks_text,
+    by_others_text,
     copying,
     core_cycles,
     core_cycles_text,
@@ -158,6 +159,7 @@ def _told(summary: Summary) -> dict[str, Any]:
         "numbers": key_numbers(summary),
         "drops": drops(summary),
         "traffic": summary.get("traffic") or {},
+        "line_rate": q.gbps(rate) if q.is_number(rate := summary.get("line_rate_gbps")) else "",
         "machine": _named(summary.get("machine") or {}),
     }
 

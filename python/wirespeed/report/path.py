@@ -1,7 +1,8 @@
 """The path of a packet as a strip: NIC, PCIe, ring, core and TX, with the time that a packet stays in each.
 
 What NIC and PCIe take of every packet, however idle the machine is, is told apart and not drawn to scale: it would hide
-all else. It is the least that any sampled packet took, so of frames of several sizes that of the shortest.
+all else. Of PCIe it is the reason `pcie`, the transfer as on an idle link, so that it is one number everywhere.
+The NIC has no such reason: of that it is the least that any sampled packet took.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _ELSEWHERE: Final = frozenset().union(*(of for _, _, of in _STOPS))
 # A stop of machines that have one.
 _IF_ANY: Final = "GPU"
 # Where a packet takes time though nothing is in its way.
-_LINK: Final = ("nic", "pcie")
+_NIC, _PCIE = "nic", "pcie"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Stop:
     ns: float
     share: float
     idle_ns: float
-    """What every packet takes of it; 0 where that is nothing, or not known."""
+    """What packets take of it on an idle machine, on average; 0 where that is nothing, or not known."""
     slow_ns: float | None
     """The time of the slowest hundredth, None where no sample tells."""
     drawn: float
@@ -59,8 +60,7 @@ def path(summary: Summary, slow: Slowest | None) -> list[Stop]:
         if name == _IF_ANY and not mine:
             continue
         ns = sum(part.ns for part in mine)
-        idle = min(_sum(slow.least_ns, reasons), ns) if slow is not None and of in _LINK else 0.0
-        found.append((name, of, reasons, mine, ns, idle))
+        found.append((name, of, reasons, mine, ns, _idle(of, mine, ns, slow)))
     longest = max((ns - idle for *_, ns, idle in found), default=0.0)
     return [
         Stop(
@@ -76,6 +76,13 @@ def path(summary: Summary, slow: Slowest | None) -> list[Stop]:
         for name, of, reasons, mine, ns, idle in found
         if parts
     ]
+
+
+def _idle(of: str, mine: Sequence[Slice], ns: float, slow: Slowest | None) -> float:
+    """What of a stop an idle machine takes, too."""
+    if of == _PCIE:
+        return sum(part.ns for part in mine if part.reason == _PCIE)
+    return min(slow.least_ns.get(_NIC, 0.0), ns) if of == _NIC and slow is not None else 0.0
 
 
 def _sum(times: Mapping[str, float], reasons: frozenset[str] | set[str]) -> float:
