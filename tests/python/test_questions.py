@@ -541,3 +541,19 @@ def test_ddio_says_what_is_found_later_and_sureness_what_had_not_settled() -> No
     assert "are still cached" not in older
     assert "The LLC has 90 % of what cores ask it for" in older
     assert "Not settled when measuring began: the sojourn." in reply(summary, "How sure is this?")
+
+
+def test_a_run_that_had_not_settled_is_first_run_longer() -> None:
+    again, advise = ["wirespeed", "run", "my.toml", "--set", "run.packets=5"], ["wirespeed", "advise", "my.toml"]
+    advice = {"verdict": {"advice": ["Shorter ones (--set nic.burst=16)."]}}
+    longer = "wirespeed run my.toml --set run.packets=4000000"
+    for open_still in ({"stationary": False}, {"warmup": {"why": "Cut. Not settled: packet buffers (1 of 9)."}}):
+        unsettled = summaries.lossless(**advice, **open_still)
+        assert questions.to_type(unsettled, again, advise) == (
+            "The run had not settled: a longer one first.",
+            longer,
+        )
+        # What loses has its reason, however long it runs.
+        lossy = unsettled | {"lost": 5}
+        assert questions.to_type(lossy, again, advise)[1].endswith("--set nic.burst=16")
+    assert "nic.burst=16" in questions.to_type(summaries.lossless(**advice), again, advise)[1]
