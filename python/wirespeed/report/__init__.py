@@ -170,6 +170,7 @@ def _pictures(summary: Summary, slow: Slowest | None) -> dict[str, Any]:
     return {
         "s": summary,
         "levels": levels(summary),
+        "by_others": by_others_text(summary),
         "cycles": core_cycles(summary),
         "cycles_text": core_cycles_text(summary),
         "cells": cells,
