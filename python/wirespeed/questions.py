@@ -22,16 +22,20 @@ from wirespeed.summary import (
     LIMITS,
     LOSSES,
     Family,
+    HotRing,
     Slice,
     core_cycles,
     curve_text,
     gpu_waits_text,
     headline,
+    hot_ring,
+    hot_ring_text,
     label,
     levels,
     loss_is_known,
     memory_cycles,
     proven,
+    queue_shares,
     rejected_text,
     search_rejects_text,
     stages,
@@ -104,6 +108,8 @@ def one_more_core(summary: Summary, settings: Mapping[str, Any]) -> str:
     limit = (summary.get("verdict") or {}).get("limit")
     if summary.get("lost") and limit in ("dram", "iommu", "gpu"):
         return f"Nothing: {LIMITS[limit]} is full, and cores wait for it."
+    if (hot := hot_ring(summary)) is not None:
+        return _one_ring(summary, settings, hot)
     receiving = next((len(stage) for stage in stages(summary) if stage[0].get("receives", True)), cores.cores)
     others = [ceilings.of_others(summary, settings, receiving + more * cores.receives) for more in (0, 1)]
     now, then = (
@@ -137,6 +143,23 @@ def one_more_core(summary: Summary, settings: Mapping[str, Any]) -> str:
         told += f", where {ends.what} ends"
     at = f", at {q.digits(cores.cycles)} cycles a packet as now" if cores.cycles else ""
     return f"{told}. Reckoned from how busy {_cores(cores)} {'is' if cores.cores == 1 else 'are'}{at}.{_locks(summary)}"
+
+
+def _one_ring(summary: Summary, settings: Mapping[str, Any], found: HotRing) -> str:
+    """What one more core brings where one ring is hot, and what an even spread would."""
+    told = f"Little: one ring is hot, and no core is short. {_first(hot_ring_text(found))}."
+    receiving = next((stage for stage in stages(summary) if stage[0].get("receives", True)), [])
+    served, busy = ceilings.served_mpps(summary), sum(core.get("busy") or 0.0 for core in receiving)
+    if served is None or not busy:
+        return told
+    even = served * len(receiving) / busy
+    others = ceilings.of_others(summary, settings, len(receiving))
+    ends = others[0] if others and others[0].mpps < even else None
+    where = f", where {ends.what} ends" if ends is not None else ""
+    return (
+        f"{told} Spread evenly, the {len(receiving)} would carry up to {q.mpps(ends.mpps if ends else even)}{where}: "
+        f"the NIC's indirection table (ethtool -X) or a hash of more fields (ethtool -N) does that."
+    )
 
 
 def _cores(cores: CoreCeiling) -> str:
@@ -201,12 +224,17 @@ def _overflow(summary: Summary, settings: Mapping[str, Any], lost: Mapping[str, 
     of = f" of {q.count(size)} descriptors" if (size := sizes.get(most)) else ""
     whole = summary.get("lost") or sum(lost.values())
     full = "runs empty" if most == "no_mbuf" else "overflows"
+    hot = hot_ring(summary) if most == "no_rx_descriptor" else None
     told = _first(f"{LOSSES[most]}{of} {full}: {q.count(lost[most])} of {q.count(whole)} lost packets.")
+    if hot is not None:
+        told += f" It is that of core {hot.hot.core}: {hot_ring_text(hot)}."
     limit = (summary.get("verdict") or {}).get("limit")
     because = "" if limit in (None, "other") else f" {_first(LIMITS[limit])} is the limit."
     fill = _fill(summary, settings, slow) if most == "no_rx_descriptor" else None
     if fill is None:
         return f"{told}{because}"
+    if hot is not None:
+        return f"{told} It is {q.share(fill, 0)} full on average: no length helps, a spread over all rings does."
     held = f" The fullest is {q.share(fill, 0)} full on average"
     # Cores that fall behind by more than bursts explain lose as much behind any ring: one of 64 descriptors that is
     # refilled by bursts is a third full then. Nor are those bursts that leave a ring fuller than they found it.
@@ -218,7 +246,10 @@ def _overflow(summary: Summary, settings: Mapping[str, Any], lost: Mapping[str, 
 
 
 def _fill(summary: Summary, settings: Mapping[str, Any], slow: Slowest | None) -> float | None:
-    """How full the fullest receive rings of a core are on average: rate times wait over their descriptors."""
+    """How full the fullest receive rings of a core are on average: as counted, else rate times wait."""
+    counted = [each.full for each in queue_shares(summary) if each.receives and each.full is not None]
+    if counted:
+        return max(counted)
     size, served = (summary.get("machine") or {}).get("rx_descriptors"), ceilings.served_mpps(summary)
     receiving = next((stage for stage in stages(summary) if stage[0].get("receives", True)), [])
     packets = sum(core["packets"] for core in receiving)
@@ -442,7 +473,9 @@ def _limit(summary: Summary) -> str:
     near = "" if summary.get("lost") or status(summary) == "found" else "Nothing yet; nearest is "
     told = _first(f"{near}{LIMITS[limit]}")
     if limit == "core":
-        return told + _busiest(summary)
+        hot = hot_ring(summary)
+        uneven = "" if hot is None else f" One ring is hot: {hot_ring_text(hot)}."
+        return f"{told}{_busiest(summary)}{uneven}"
     if limit == "pcie" and q.is_number(rate := pcie.get("rate_gbps")):
         ways = {"towards the host": pcie.get("to_host_link_gbps"), "from the host": pcie.get("from_host_link_gbps")}
         way, gbps = max(ways.items(), key=lambda each: each[1] or 0.0)

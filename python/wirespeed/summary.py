@@ -118,6 +118,85 @@ def stages(summary: Summary) -> list[list[CoreSummary]]:
     return [stage for stage in found if sum(core["packets"] for core in stage)]
 
 
+@dataclass(frozen=True, slots=True)
+class QueueShare:
+    """What came for the rings or queue of a core, as shares in 0..1; `full` and `busy` are averages over time."""
+
+    core: int
+    receives: bool
+    of_offered: float
+    """Of the packets of its stage."""
+    offered: int
+    lost: int
+    of_lost: float
+    """Of what its stage loses before a core has it; 0 where that is nothing."""
+    full: float | None
+    busy: float
+
+
+def queue_shares(summary: Summary) -> list[QueueShare]:
+    """What came for each core's rings or queue and what of it was lost; none where the document does not tell."""
+    found = []
+    cores = summary.get("cores") or []
+    for receives in (True, False):
+        stage = [core for core in cores if core.get("receives", True) == receives and q.is_number(core.get("offered"))]
+        offered, lost = (sum(core[name] for core in stage) for name in ("offered", "lost"))
+        for core in stage if offered else []:
+            full = core.get("ring_full")
+            found.append(
+                QueueShare(
+                    core=core["core"],
+                    receives=receives,
+                    of_offered=core["offered"] / offered,
+                    offered=core["offered"],
+                    lost=core["lost"],
+                    of_lost=core["lost"] / lost if lost else 0.0,
+                    full=full if q.is_number(full) else None,
+                    busy=core.get("busy") or 0.0,
+                )
+            )
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class HotRing:
+    """A receive ring that loses while cores of others have time left."""
+
+    hot: QueueShare
+    rings: int
+    """Receiving cores."""
+    others_busy: float
+    """How busy the others are on average."""
+
+
+# A ring that gets this much more than an even share is hot, and cores that are less busy have time left.
+_HOT: Final = 1.1
+_HAS_TIME: Final = 0.9
+
+
+def hot_ring(summary: Summary) -> HotRing | None:
+    """The receive ring that loses most, where it gets more than its share and others have time left."""
+    rings = [each for each in queue_shares(summary) if each.receives]
+    if len(rings) < 2:
+        return None
+    hot = max(rings, key=lambda each: each.lost)
+    others = sum(each.busy for each in rings if each is not hot) / (len(rings) - 1)
+    # What all lose alike is no matter of one.
+    if not hot.lost or hot.of_offered * len(rings) < _HOT or others > _HAS_TIME or hot.busy < others:
+        return None
+    return HotRing(hot, len(rings), others)
+
+
+def hot_ring_text(found: HotRing) -> str:
+    """What is uneven, in a sentence without its full stop."""
+    hot, n = found.hot, found.rings
+    who = "the other core is" if n == 2 else f"the other {n - 1} cores are"
+    return (
+        f"core {hot.core} gets {q.share(hot.of_offered, 0)} of the packets, an even share is {q.share(1 / n)}, and its "
+        f"ring loses {q.share(hot.of_lost, 0)} of those that rings lose; {who} busy {q.share(found.others_busy, 0)}"
+    )
+
+
 def core_cycles_text(summary: Summary) -> str:
     """What a packet takes of cores, in a sentence; empty where nothing is known."""
     parts = core_cycles(summary)

@@ -638,12 +638,20 @@ class CoreSummary(TypedDict, total=False):
     """Its number."""
     packets: int
     """Packets it took from its ring."""
+    offered: int
+    """Packets that came for its receive rings, or for its software queue, those that were lost among them."""
+    lost: int
+    """Of those, packets lost before it had them: for want of a descriptor, an mbuf or room."""
     doorbells: int
     """Doorbells that its driver rang: writes of the tail register of its receive queue, for a refill, or of a
     transmit queue, for what a burst sends there.
     """
     receives: bool
     """Whether it polls queues of the NIC; others take packets from a software queue."""
+    ring_packets: float
+    """Packets that waited in its receive rings or software queue, on average over time."""
+    ring_full: float
+    """The same as a share of what those hold."""
     busy: float
     """Share of time in bursts."""
     polling: float

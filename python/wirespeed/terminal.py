@@ -50,6 +50,7 @@ from wirespeed.summary import (
     packet_buffer_text,
     placing_text,
     policy_text,
+    queue_shares,
     search_rejects_text,
     search_with_stalls,
     seen,
@@ -158,6 +159,7 @@ def run_summary(
     parts += _time_goes(summary, whole)
     counted = [
         *_levels(summary),
+        *_queues(summary),
         *_dram_controllers(summary),
         *_energy(summary),
         *_copying(summary),
@@ -629,6 +631,19 @@ def _applications(summary: Summary) -> list[RenderableType]:
         if each.get("changes") or each.get("skips")
     ]
     return [Text(), Text("Applications at the LLC", "bold"), table, *lines]
+
+
+def _queues(summary: Summary) -> list[RenderableType]:
+    """What came for each core's rings or queue, what of it was lost, and how full they were."""
+    found = queue_shares(summary)
+    if not found:
+        return []
+    table = _table("", *(f">{head}" for head in ("gets", "offered", "lost", "ring full", "busy")))
+    for each in found:
+        full, lost = q.share(each.full), Text(q.count(each.lost), "red" if each.lost else "")
+        gets = q.share(each.of_offered)
+        table.add_row(f"core {each.core}", gets, q.short_count(each.offered), lost, full, q.share(each.busy, 0))
+    return [Text(), Text("Rings and queues by core", "bold"), table]
 
 
 def _iommu(summary: Summary) -> list[RenderableType]:

@@ -12,7 +12,7 @@ from rich.console import Console
 
 import summaries
 import wirespeed
-from wirespeed import ceilings, questions, terminal
+from wirespeed import ceilings, questions, summary, terminal
 from wirespeed import quantities as q
 from wirespeed.commands.memory import cache
 from wirespeed.report import page
@@ -261,6 +261,70 @@ def test_the_ring_that_overflows_is_named_and_whether_a_larger_one_helps() -> No
     assert rings(lossy, full) == "The NIC's packet memory overflows: 80 of 100 lost packets. A core is the limit."
     lossy["drops"]["no_mbuf"] = 90
     assert rings(lossy).startswith("The pool of mbufs runs empty: 90 of 100")
+
+
+def uneven(**changes: Any) -> dict[str, Any]:
+    """A run of four cores of which one gets half of the packets, is full, and loses a fifth of all."""
+    found = busy(0.3, lost=200_000, loss=0.2, load=1.0, drops={"no_rx_descriptor": 200_000}, pcie={})
+    found["verdict"] = {"limit": "core", "advice": []}
+    found["machine"] = TWO | {"cores": 4}
+    cool = found["cores"][0] | {"offered": 1000, "lost": 0, "packets": 1000, "ring_full": 0.01}
+    hot = cool | {"offered": 3000, "lost": 1200, "packets": 1800, "ring_full": 0.97, "busy": 1.0}
+    found["cores"] = [(hot if n == 2 else cool) | {"core": n} for n in range(4)]
+    return found | changes
+
+
+def test_one_hot_ring_is_told_as_such_and_not_as_a_want_of_cores() -> None:
+    told = uneven()
+    of = "ore 2 gets 50 % of the packets, an even share is 25.0 %, and its ring loses 100 % of those that rings lose; "
+    of += "the other 3 cores are busy 30 %"
+    assert of in core(told)
+    assert core(told).startswith("Little: one ring is hot, and no core is short.")
+    # 8 Mpps were served by 1.9 cores' time.
+    assert "Spread evenly, the 4 would carry up to 10.0 Mpps, where line rate ends" in core(told)
+    assert "ethtool -X" in core(told)
+    assert "It is that of core 2: c" + of in rings(told)
+    assert "It is 97 % full on average: no length helps" in rings(told)
+    limit = next(each.text for each in questions.ten(told, SCENARIO, None, "") if each.question == "What limits it?")
+    assert f"One ring is hot: c{of}." in limit
+    drawn = page(told, SCENARIO)
+    assert f"One ring is hot: c{of}.".replace(" %", "\u00a0%") in drawn
+    row = ["core 2", "50.0 %", "3,000", "1,200", "40.0 %", "97.0 %", "100 %"]
+    cells = re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", drawn.replace("\u00a0", " "))
+    assert row == cells[cells.index("core 2") :][: len(row)]
+    printed = terminal.text(terminal.run_summary(told), Console(width=100, color_system=None))
+    assert re.search(r"core 2 +50\.0 % +3\.00 k +1,200 +97\.0 % +100 %", printed), printed
+
+
+def test_rings_that_lose_alike_are_not_hot() -> None:
+    told = uneven()
+    for each in told["cores"]:
+        each |= {"offered": 1500, "lost": 300, "busy": 1.0}
+    assert summary.hot_ring(told) is None
+    assert "hot" not in core(told) + rings(told)
+    # A ring that gets more, with others that have no time left either.
+    told = uneven()
+    for each in told["cores"]:
+        each["busy"] = 0.99
+    assert summary.hot_ring(told) is None
+    # Nothing lost, however uneven.
+    told = uneven()
+    for each in told["cores"]:
+        each["lost"] = 0
+    assert summary.hot_ring(told) is None
+    assert [each.of_lost for each in summary.queue_shares(told)] == [0.0] * 4
+    # What an older document does not tell is not told.
+    for each in told["cores"]:
+        del each["offered"]
+    assert summary.queue_shares(told) == []
+
+
+def test_stalls_of_a_core_are_no_instructions() -> None:
+    stalled = busy(0.5, verdict={"limit": "core"})
+    for each in stalled["cores"]:
+        each["cycles"] = {"core": 60.0, "stall": 25.0, "doorbell": 5.0, "row_miss": 10.0}
+    told = next(each.text for each in questions.ten(stalled, SCENARIO, None, "") if each.question == "What limits it?")
+    assert "60 % execute instructions, 30 % are stalls of branches and doorbells; memory's share is 10 %" in told
 
 
 def test_rings_without_loss_are_told_by_what_they_held_and_by_stalls() -> None:

@@ -198,6 +198,11 @@ impl RxQueue {
         self.ready.len()
     }
 
+    /// What its packets have waited by `now`, summed.
+    pub fn waited(&self, now: Ps) -> Ps {
+        self.ready.iter().map(|received| now.since(received.visible)).sum()
+    }
+
     /// Descriptors that the NIC can use.
     pub fn posted(&self) -> usize {
         self.posted.len()

@@ -66,6 +66,11 @@ impl RxQueues {
         self.queues.iter().map(RxQueue::waiting).sum()
     }
 
+    /// What the packets in the rings have waited by `now`, summed.
+    pub fn waited(&self, now: Ps) -> Ps {
+        self.queues.iter().map(|queue| queue.waited(now)).sum()
+    }
+
     /// Mbufs in descriptors: see [`RxQueue::held`].
     pub fn held(&self) -> u64 {
         self.queues.iter().map(RxQueue::held).sum()

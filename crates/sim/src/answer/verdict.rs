@@ -5,6 +5,7 @@ use machine::dram::stats::Shares;
 use schemars::JsonSchema;
 use serde::Serialize;
 use stats::{Reason, ReasonFamily};
+use traffic::Popularity;
 
 use crate::answer::limit::{DRAM_IDLE, RateLimit, RateUse, SATURATED};
 use crate::answer::model_error::{AnswerKind, ModelError, model_error_text, model_errors};
@@ -40,6 +41,8 @@ const SOME_REJECTED: f64 = 0.01;
 const LINE_RATE: f64 = 0.9999;
 /// Where less more than this share of what was offered could be, something is near its limit.
 const ROOMY: f64 = 1.0;
+/// So many flows a core spread evenly by chance, within a tenth.
+const FLOWS_A_CORE: u64 = 1024;
 /// What a packet buffer takes.
 const MBUF_KIB: f64 = machine::nic::MBUF_STRIDE as f64 / 1024.0;
 /// Parts of the sojourn that are named.
@@ -669,10 +672,7 @@ impl Facts<'_> {
                 reasons.push(format!("{lead}: the cores that receive are saturated, those that work are not."));
                 advice.push(format!("Receiving is the limit: try more receiving cores (--set pipeline.rx_cores={} --set machine.cores={}).", pipeline.rx_cores + 1, cores + 1));
             } else if saturated > 0 {
-                reasons.push(format!("{lead}: {saturated} of {cores} cores are saturated (core {busiest}: busy {}) while another is busy only {}: flows are not spread evenly.", percent(most), percent(least)));
-                if !memory_full {
-                    advice.push(format!("RSS spreads flows over cores by hash, and a heavy flow stays on one core: try more cores (--set machine.cores={}), or a spread of more flows.", cores + 1));
-                }
+                self.uneven(lead, load, reasons, advice);
             } else if RateUse::of(self.result).iommu() > SATURATED {
                 reasons.push(format!(
                     "{lead}: all walkers of the IOMMU are busy, and what devices write waits for its pages."
@@ -708,6 +708,48 @@ impl Facts<'_> {
                 ));
             }
         }
+    }
+
+    /// Some rings overflow, and cores of others have time left.
+    fn uneven(&self, lead: String, load: &CoreLoad, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
+        let scenario = &self.result.scenario;
+        let receiving = &self.result.measured.counts.cores;
+        let receiving = &receiving[..(scenario.receiving_cores() as usize).min(receiving.len())];
+        let offered = receiving.iter().map(|core| core.offered).sum::<u64>().max(1) as f64;
+        let lost = receiving.iter().map(|core| core.lost).sum::<u64>().max(1) as f64;
+        let Some((hot, of_hot)) = receiving.iter().enumerate().max_by_key(|(_, core)| core.lost) else { return };
+        let even = 1.0 / receiving.len() as f64;
+        reasons.push(format!(
+            "{lead}: core {hot} gets {} of the packets, an even share is {}, and its ring loses {} of those that are lost. It is busy {}, \
+             another core only {}: flows are not spread evenly.",
+            percent(of_hot.offered as f64 / offered),
+            percent(even),
+            percent(of_hot.lost as f64 / lost),
+            percent(self.busy[hot]),
+            percent(load.least)
+        ));
+        if load.memory_full {
+            return;
+        }
+        let taken = receiving.iter().map(|core| core.packets).sum::<u64>().max(1) as f64;
+        let spread_evenly = self.busy[..receiving.len()].iter().sum::<f64>() / taken * offered * even;
+        let flows = scenario.traffic.flows.as_ref().filter(|_| scenario.traffic.capture.is_none());
+        let as_if = match flows.map(|flows| (flows.popularity, flows.count)) {
+            Some((Popularity::Zipf(_), _)) => {
+                " What that would bring: --set traffic.flows.popularity=uniform.".to_string()
+            }
+            Some((Popularity::Uniform, few)) if few < FLOWS_A_CORE * receiving.len() as u64 => {
+                let more = FLOWS_A_CORE * receiving.len() as u64;
+                format!(" What more flows would bring: --set traffic.flows.count={more}.")
+            }
+            _ => String::new(),
+        };
+        advice.push(format!(
+            "One ring is hot, and more cores would not cool it: spread the flows anew (the indirection table, ethtool -X; a hash of more fields, \
+             ethtool -N rx-flow-hash). Spread evenly the {} cores would be busy {}.{as_if}",
+            receiving.len(),
+            if spread_evenly > 1.0 { "all of the time, and still lose".to_string() } else { percent(spread_evenly) }
+        ));
     }
 
     /// Time that the system takes from cores, which comes too rarely to be in the loss of a run.

@@ -78,6 +78,7 @@ impl Server {
             CoreInput::Nic(rx) => {
                 rx.receive(now, self.burst, &mut self.received, worker.core.script());
                 for received in self.received.drain(..) {
+                    worker.counters.waited += now.since(received.visible);
                     worker.in_burst.push(in_burst(&received, None));
                     worker.packets.push(received.packet);
                 }
@@ -86,6 +87,7 @@ impl Server {
                 let n = handed.iter().take(self.burst).take_while(|h| h.received.visible <= now).count();
                 queue.take(n, worker.core.script());
                 for Handed { received, before } in handed.drain(..n) {
+                    worker.counters.waited += now.since(received.visible);
                     worker.in_burst.push(in_burst(&received, Some(before)));
                     worker.packets.push(received.packet);
                 }
@@ -273,12 +275,15 @@ impl Server {
                 1 => 0,
                 _ => pipeline.workers.queue(spread::key(pipeline.spec.spread, &packet.data).as_ref()),
             };
-            let CoreInput::Queue(queue, _) = &working[to].input else { continue };
+            let ServerCore { input, counters, .. } = &mut working[to];
+            let CoreInput::Queue(queue, _) = input else { continue };
+            counters.offered += 1;
             if counts[to] < queue.room() {
                 counts[to] += 1;
                 entry.next = NextStop::Worker(self.receiving + to);
             } else {
                 entry.next = NextStop::Ends(PacketFate::Lost(Loss::QueueFull));
+                counters.lost += 1;
                 freed.push(entry.mbuf);
             }
         }

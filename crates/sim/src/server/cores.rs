@@ -60,6 +60,14 @@ impl CoreInput {
             CoreInput::Queue(_, handed) => handed.len(),
         }
     }
+
+    /// What the packets that wait have waited by `now`, summed.
+    pub(super) fn waited(&self, now: Ps) -> Ps {
+        match self {
+            CoreInput::Nic(rx) => rx.waited(now),
+            CoreInput::Queue(_, handed) => handed.iter().map(|h| now.since(h.received.visible)).sum(),
+        }
+    }
 }
 
 #[derive(Clone)]

@@ -51,6 +51,7 @@ impl Server {
             1 => 0,
             _ => self.nic.rss.queue(layers(&packet.data).ok().map(|l| l.hashed()).as_ref()),
         };
+        self.cores[queue / self.nic.queues_per_core].counters.offered += 1;
         if let Some(lives) = &mut self.lives {
             let wire = self.wire.time_for(packet.wire_bytes());
             lives.arrives(packet.id, packet.frame_bytes, queue / self.nic.queues_per_core, now, wire);
@@ -124,6 +125,7 @@ impl Server {
     /// `packet` is lost before a core has it.
     pub(super) fn lose(&mut self, packet: Packet, core: usize, loss: Loss, observer: &mut impl DepartureObserver) {
         self.lost += 1;
+        self.cores[core].counters.lost += 1;
         self.inside -= 1;
         if let Some(scattered) = &mut self.scattered {
             scattered.take_back();

@@ -162,6 +162,13 @@ pub struct Pause {
 pub struct CoreCounters {
     /// Packets it took from its ring.
     pub packets: u64,
+    /// Packets that came for its receive rings, or for its software queue, those that were lost among them.
+    pub offered: u64,
+    /// Of those, packets lost before it had them: for want of a descriptor, an mbuf or room.
+    pub lost: u64,
+    /// What packets waited in its rings or queue, summed: of those that it took, and so far of those that wait.
+    #[serde(skip)]
+    pub waited: Ps,
     /// Bursts.
     #[serde(skip)]
     pub bursts: u64,
@@ -190,7 +197,20 @@ pub struct CoreCounters {
 }
 
 state::state!(CoreCounters {
-    values: [packets, bursts, busy, spent, burst_squares, burst_time, instructions, doorbells, rx_nombuf],
+    values: [
+        packets,
+        offered,
+        lost,
+        waited,
+        bursts,
+        busy,
+        spent,
+        burst_squares,
+        burst_time,
+        instructions,
+        doorbells,
+        rx_nombuf
+    ],
     arrays: [],
     parts: [],
     built: [],
@@ -669,7 +689,12 @@ impl Server {
         let of = |w: &ServerCore| {
             let under_way = w.is_in_burst();
             let burst = if under_way { self.engine.now().since(w.started) } else { Ps::ZERO };
-            CoreCounters { instructions: w.core.instructions(), busy: w.counters.busy + burst, ..w.counters }
+            CoreCounters {
+                instructions: w.core.instructions(),
+                busy: w.counters.busy + burst,
+                waited: w.counters.waited + w.input.waited(self.engine.now()),
+                ..w.counters
+            }
         };
         self.cores.iter().map(of).collect()
     }

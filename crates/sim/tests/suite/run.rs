@@ -277,6 +277,39 @@ fn what_a_core_is_busy_with_is_all_of_its_busy_time() {
 }
 
 #[test]
+fn a_ring_that_gets_most_packets_is_told_with_what_it_loses() {
+    let one_flow =
+        ["traffic.load=1.0", "machine.cores=4", "traffic.flows.popularity={zipf = 3.0}", "run.packets=20000"];
+    let result = run(&scenario(&one_flow, None), RunOptions::default(), &mut |_| true).unwrap();
+    let cores = &result.measured.counts.cores;
+    let hot = cores.iter().max_by_key(|core| core.offered).unwrap();
+    let all: u64 = cores.iter().map(|core| core.offered).sum();
+    assert!(hot.offered as f64 > 0.5 * all as f64 && hot.lost > 0, "{cores:?}");
+    // Every packet that came was taken, lost, or waits; what waited before measuring began was taken, too.
+    for core in cores {
+        let rings = 128 + 32;
+        assert!(core.offered.abs_diff(core.packets + core.lost) <= rings, "{core:?}");
+    }
+    let measure = &result.measured.measure;
+    let lost: u64 = measure.lost.values().sum();
+    assert!(lost.abs_diff(cores.iter().map(|core| core.lost).sum()) <= 4 * 160, "{lost}");
+    let document = summary(&result, "test");
+    let told = |core: &Value, field: &str| core[field].as_f64().unwrap();
+    for (core, counted) in document["cores"].as_array().unwrap().iter().zip(cores) {
+        assert_eq!(core["lost"], counted.lost);
+        assert!((told(core, "ring_full") * 128.0 / told(core, "ring_packets") - 1.0).abs() < 1e-9);
+        let is_hot = std::ptr::eq(counted, hot);
+        assert_eq!(told(core, "ring_full") > 0.5, is_hot, "{core}");
+    }
+    let verdict = document["verdict"].to_string();
+    assert!(verdict.contains("an even share is 25") && verdict.contains("ethtool -X"), "{verdict}");
+    assert!(
+        verdict.contains("--set traffic.flows.popularity=uniform") && !verdict.contains("machine.cores="),
+        "{verdict}"
+    );
+}
+
+#[test]
 fn the_series_has_what_the_machine_did_and_sums_to_what_was_measured() {
     let scenario = scenario(&["traffic.load=0.1", "run.packets=20000"], None);
     let result = run(&scenario, RunOptions::default(), &mut |_| true).unwrap();

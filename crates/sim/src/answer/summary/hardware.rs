@@ -543,6 +543,10 @@ pub struct CoreSummary {
     counters: CoreCounters,
     /// Whether it polls queues of the NIC; others take packets from a software queue.
     receives: bool,
+    /// Packets that waited in its receive rings or software queue, on average over time.
+    ring_packets: f64,
+    /// The same as a share of what those hold.
+    ring_full: f64,
     /// Share of time in bursts.
     busy: f64,
     /// Share of time in which it looked for packets in vain.
@@ -565,10 +569,19 @@ pub(super) fn cores(scenario: &Scenario, measured: &Measured) -> Vec<CoreSummary
     let ghz = scenario.machine.core.frequency.ghz();
     let one = |(core, c): (usize, &CoreCounters)| {
         let (packets, busy) = (c.packets as f64, c.busy.as_secs() / measured.counts.span.as_secs());
+        let receives = core < scenario.receiving_cores() as usize;
+        let ring_packets = c.waited.as_secs() / measured.counts.span.as_secs();
+        // A software queue keeps one entry free, by which it tells full from empty.
+        let room = match &scenario.pipeline {
+            Some(pipeline) if !receives => f64::from(pipeline.queue - 1),
+            _ => f64::from(scenario.nic.rx_descriptors) * f64::from(scenario.nic.queues_per_core),
+        };
         CoreSummary {
             core,
             counters: *c,
-            receives: core < scenario.receiving_cores() as usize,
+            receives,
+            ring_packets,
+            ring_full: ring_packets / room,
             busy,
             polling: 1.0 - busy,
             packets_per_burst: packets / c.bursts as f64,
