@@ -540,9 +540,13 @@ def _busiest(summary: Summary) -> str:
 
 def _spent(parts: Sequence[Slice]) -> str:
     """What the cycles of a packet go to: instructions and memory, and what of that most."""
-    work = sum(part.share for part in parts if part.family == "core")
+    work = sum(part.share for part in parts if part.reason == "core")
+    held = sum(part.share for part in parts if part.reason in _STALLS)
     of = {family: sum(part.share for part in parts if part.family == family) for family in ("dram", "shared")}
-    told = f" Of a packet's cycles there {q.share(work, 0)} execute instructions; memory's share is"
+    told = f" Of a packet's cycles there {q.share(work, 0)} execute instructions"
+    if held >= _LEAST_LOCK:
+        told += f", {q.share(held, 0)} are stalls of branches and doorbells"
+    told += "; memory's share is"
     return (
         f"{told} {q.share(sum(of.values()), 0)}: {q.share(of['dram'], 0)} wait for DRAM, {q.share(of['shared'], 0)} "
         f"for the LLC and other cores."

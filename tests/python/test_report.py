@@ -288,7 +288,7 @@ def test_an_icicle_divides_a_packets_cycles_row_by_row() -> None:
     cells = icicle.icicle(summary)
     assert [(cell.row, cell.label, round(cell.cycles, 1)) for cell in cells] == [
         (0, "cycles a packet", 240.7),
-        (1, "instructions", 140.0),
+        (1, "instructions and stalls", 140.0),
         (2, "executing instructions", 140.0),
         (1, "L1, L2 and TLB", 0.2),
         (2, "L2 hit", 0.2),
@@ -314,6 +314,10 @@ def test_an_icicle_has_a_row_of_stages_or_of_a_chains_functions() -> None:
     summary["members"] = [{"name": name, "instructions": n} for name, n in (("check", 40_000), ("nat", 120_000))]
     told = [(cell.label, round(cell.cycles)) for cell in icicle.icicle(summary) if cell.row == 2]
     assert told == [("check", 20), ("nat", 60), ("driver and the rest", 20)]
+    # What stalls a core is no function's instructions, and what it waits for a doorbell is a device's.
+    summary["cores"] = [core | {"cycles": {"core": 100.0, "stall": 30.0, "doorbell": 7.0}}]
+    told = [(cell.label, round(cell.cycles)) for cell in icicle.icicle(summary) if cell.row == 2]
+    assert told == [("check", 20), ("nat", 60), ("driver and the rest", 20), ("stall", 30), ("doorbell", 7)]
     summary["cores"] = [core | {"receives": True}, core | {"receives": False, "cycles": {"core": 300.0}}]
     told = [(cell.label, round(cell.cycles)) for cell in icicle.icicle(summary) if cell.row == 1]
     assert told == [("receiving core", 100), ("working core", 300)]

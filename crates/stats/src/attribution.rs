@@ -44,7 +44,7 @@ pub enum ReasonFamily {
     Io,
     /// A queue, a batch or a lock.
     Wait,
-    /// Instructions of a core.
+    /// Instructions of a core, and what holds them up that is no memory.
     Core,
     /// A core's own caches and TLB.
     Private,
@@ -79,7 +79,7 @@ reasons! {
     /// Other transfers are before it on the link, or its ring is read in order, or there are no credits for a write.
     PcieQueue "pcie_queue" Wait "waiting for PCIe";
     /// Device writes wait for the memory system.
-    DmaMemory "dma_memory" Io "DMA waits for memory";
+    DmaMemory "dma_memory" Io "DMA write into LLC or DRAM";
     /// Translation of a device's addresses.
     Iommu "iommu" Io "IOMMU page walk";
     /// In the receive ring, until a core takes the packet.
@@ -90,6 +90,10 @@ reasons! {
     Burst "burst" Wait "waiting for others of its burst";
     /// Instructions.
     Core "core" Core "executing instructions";
+    /// A packet or a burst holds the core up whatever memory does: mispredicted branches, chains of instructions.
+    Stall "stall" Core "stalled by branches and chains";
+    /// Doorbells of the driver: a write that the next one, or a full store buffer, waits for.
+    Doorbell "doorbell" Io "waiting for doorbells";
     /// Core waits for its L1.
     L1 "l1" Private "L1 hit";
     /// Core waits for its L2.

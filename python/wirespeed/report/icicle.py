@@ -17,7 +17,7 @@ from wirespeed.summary_types import CoreSummary, Summary
 
 # Parts of the machine, from the core outwards, with the colour of one of their reasons.
 _PARTS: Final[Sequence[tuple[str, str, tuple[Family, ...]]]] = (
-    ("instructions", "core", ("core",)),
+    ("instructions and stalls", "core", ("core",)),
     ("L1, L2 and TLB", "l2", ("private",)),
     ("LLC and other cores", "llc", ("shared",)),
     ("DRAM", "row_miss", ("dram",)),
@@ -85,8 +85,12 @@ def _divided(
         if cycles < _LEAST * whole:
             continue
         yield Cell(row, left, cycles / whole, name, cycles, colour(of), ink(of))
-        members = _members(summary, cycles) if of == "core" and has_members else []
-        below = members or [(part.label, part.ns, part.reason) for part in mine]
+        below = [(part.label, part.ns, part.reason) for part in mine]
+        if of == "core" and has_members:
+            # What stalls a core is no instructions: no function has it.
+            executing = sum(part.ns for part in mine if part.reason == "core")
+            if members := _members(summary, executing):
+                below = [*members, *(each for each in below if each[2] != "core")]
         at = left
         for label, spent, reason in below:
             if spent >= _LEAST * whole:

@@ -19,6 +19,8 @@ _COLOURS: Final[Mapping[str, str]] = {
     "queue": "#3478b4",
     "burst": "#6aa5d8",
     "core": "#868e9b",
+    "stall": "#5d6573",
+    "doorbell": "#8d4fa8",
     "l1": "#f0dc6e",
     "l2": "#dcbd2c",
     "tlb": "#b3960e",

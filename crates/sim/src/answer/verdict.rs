@@ -1033,7 +1033,7 @@ impl Facts<'_> {
             named.join(", ")
         ));
         let memory: f64 = Reason::ALL.into_iter().filter(|reason| is_memory(*reason)).map(share).sum();
-        let core = share(Reason::Core);
+        let core = [Reason::Core, Reason::Stall, Reason::Doorbell].into_iter().map(share).sum::<f64>();
         if core + memory > 0.0 {
             reasons.push(format!(
                 "While a core works on a packet itself, it waits for memory {} of the time.",

@@ -6,7 +6,7 @@ use functions::{Function, PacketFunction, Verdict};
 use machine::cores::{BurstPacket, CoreStep};
 use machine::nic::{Received, choose_worker};
 use packet::Packet;
-use stats::{Attribution, Reason};
+use stats::Attribution;
 use units::{PortId, Ps};
 
 use super::control_plane::count_burst;
@@ -346,8 +346,9 @@ impl Server {
         if worker.in_detail {
             let work = worker.core.time_of(worker.core.instructions() - worker.before);
             self.coarse.burst(i, worker.packets.len(), took, work);
-            worker.counters.spent += &worker.core.burst_attribution();
-            worker.counters.spent.charge(Reason::Core, worker.ringing);
+            let mut spent = worker.core.burst_attribution();
+            worker.charge_ringing(&mut spent);
+            worker.counters.spent += &spent;
         }
         at_once
     }
@@ -373,14 +374,15 @@ impl Server {
         let (mut leaving, mut to_gpu, mut held) = (Vec::new(), Vec::new(), Vec::new());
         let mut ended = Vec::new();
         let mut handed = std::mem::take(&mut self.handed);
+        let mut beside = Attribution::default();
+        worker.charge_ringing(&mut beside);
         for (index, (entry, packet)) in worker.in_burst.drain(..).zip(worker.packets.drain(..)).enumerate() {
             let spent = || {
                 if at_once {
                     return Attribution::default();
                 }
                 let mut on_core = worker.core.attribution(index);
-                on_core.charge(Reason::Core, worker.ringing - worker.unmapping);
-                on_core.charge(Reason::Iommu, worker.unmapping);
+                on_core += &beside;
                 entry.spent(on_core, worker.started)
             };
             let fate = match entry.next {

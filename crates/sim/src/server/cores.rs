@@ -92,6 +92,8 @@ pub(super) struct ServerCore {
     pub(super) to_launch: u32,
     /// Of its burst's time, what it launched batches in, which is counted where they are launched.
     pub(super) launching: Ps,
+    /// Of its burst's time, what packets and burst stall it for, whatever memory does.
+    pub(super) stalling: Ps,
     /// When the NIC began to read the packets of its latest batch.
     pub(super) read_from: Ps,
     /// Mbufs that its burst gives up, each with its packet.
@@ -161,7 +163,17 @@ impl ServerCore {
     /// Its burst begins at `now` and stalls it so long, once it has launched what it launches.
     pub(super) fn begin_at(&mut self, now: Ps, stalls: Ps) {
         self.launching = self.busy_until.since(now);
+        self.stalling = stalls;
         self.ringing = stalls + self.launching;
+    }
+
+    /// Charges what its burst took beside its replay: launches are work of the core's own, and what is none of the others is doorbells.
+    pub(super) fn charge_ringing(&self, to: &mut Attribution) {
+        let known = self.stalling + self.launching + self.unmapping;
+        to.charge(Reason::Core, self.launching);
+        to.charge(Reason::Stall, self.stalling);
+        to.charge(Reason::Iommu, self.unmapping);
+        to.charge(Reason::Doorbell, self.ringing.since(known));
     }
 
     /// Its burst is replayed at `at`; when its doorbells are rung and its stalls are over. That of the receive queue is rung
@@ -208,6 +220,7 @@ state::state!(ServerCore {
         busy_until,
         to_launch,
         launching,
+        stalling,
         read_from,
         dead,
         bells,
@@ -324,6 +337,7 @@ impl ServerCore {
                 busy_until: Ps::ZERO,
                 to_launch: 0,
                 launching: Ps::ZERO,
+                stalling: Ps::ZERO,
                 read_from: Ps::ZERO,
                 dead: Vec::new(),
                 bells: Doorbells::new(nic, &m.core),

@@ -185,6 +185,9 @@ fn a_packet_and_a_burst_stall_a_core_for_what_they_say() {
         let (_, server) = run(&[&["traffic.packet_rate=100 kpps"], more].concat(), 2_000);
         let core = server.cores()[0];
         assert_eq!(core.bursts, core.packets, "one packet a burst");
+        let stalled = Ps(core.spent[Reason::Stall]).as_ns() / core.bursts as f64;
+        let told: f64 = if more.len() == 1 { 0.0 } else { 230.0 };
+        assert!((stalled - told).abs() < 0.5, "charged to a reason of their own: {stalled}");
         core.busy.as_ns() / core.bursts as f64
     };
     let longer = busy(&["machine.core.packet_stall=30 ns", "machine.core.burst_stall=200 ns"])

@@ -279,8 +279,8 @@ impl<'a> Idle<'a> {
         let ports = leaving.iter().fold(0u64, |ports, (port, ..)| ports | 1 << port).count_ones();
         let sent = self.function.runs(leaving.iter().map(|(_, packet, _)| *packet)).unwrap_or(ports);
         let doorbells = u64::from(worker.rx.rings()) + u64::from(sent);
-        let ringing = self.scenario.nic.doorbell.map_or(Ps::ZERO, Span::ps) * doorbells
-            + self.scenario.machine.core.stalls(received.len());
+        let ringing = self.scenario.nic.doorbell.map_or(Ps::ZERO, Span::ps) * doorbells;
+        let stalls = self.scenario.machine.core.stalls(received.len());
         let layout = &self.layout;
         let places = received.iter().map(|r| BurstPacket {
             id: r.packet.id,
@@ -298,7 +298,7 @@ impl<'a> Idle<'a> {
                 CoreStep::Unlock(..) | CoreStep::At(_) | CoreStep::Wait => {}
             }
         };
-        let end = end + ringing;
+        let end = end + ringing + stalls;
         worker.rx.doorbell(None);
         let n = received.len() as f64;
         let time = (end - now).as_secs();
@@ -308,7 +308,8 @@ impl<'a> Idle<'a> {
         sums.service_squared += time * time / n.max(1.0);
         sums.instructions += (worker.core.instructions() - instructions) as f64;
         sums.attribution += &worker.core.burst_attribution();
-        sums.attribution.charge(Reason::Core, ringing);
+        sums.attribution.charge(Reason::Doorbell, ringing);
+        sums.attribution.charge(Reason::Stall, stalls);
         let by_core = self.memory.counters() - memory;
         sums.references += (by_core.l1.hits + by_core.l1.misses) as f64;
         sums.l1_misses += by_core.l1.misses as f64;
