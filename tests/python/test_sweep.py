@@ -732,8 +732,9 @@ def test_killed_workers_and_a_killed_driver_change_nothing(tmp_path):
     """The short form of the slow test below: a worker is killed twice, the driver once."""
     packets = 8000
     undisturbed, disturbed = tmp_path / "undisturbed", tmp_path / "disturbed"
-    with driver(undisturbed, MANY, packets) as process:
-        assert process.wait() == 0
+    # In threads of this process: what comes out does not depend on who runs it, and no worker has to start for it.
+    settings = {**SMALL, "run.packets": packets}
+    wirespeed.sweep("forwarding", MANY, set=settings, jobs=2, out=undisturbed).write(undisturbed)
     with driver(disturbed, MANY, packets) as process:
         for done in (2, 8):
             wait_for(lambda done=done: runs(disturbed) >= done and children(process.pid))
@@ -848,11 +849,16 @@ def printed_example():
 
 
 def test_the_printed_example_works_as_a_script(tmp_path):
-    code, out, err = script(tmp_path, printed_example() + "print(study)\n")
+    # On a machine that is warm soon, as on the page of it in test_documents.py.
+    printed = '{"run.packets": 20_000}'
+    example = printed_example()
+    assert example.count(printed) == 1
+    example = example.replace(printed, repr({**SMALL, "run.packets": 20_000}))
+    code, out, err = script(tmp_path, example + "print(study)\n")
     assert (code, err) == (0, "")
     assert "8 points, 24 runs>" in out
     # And as what a shell hands to Python; everything is known by now.
-    code, out, err = script(tmp_path, printed_example() + "print(study.ran, study)\n", stdin=True)
+    code, out, err = script(tmp_path, example + "print(study.ran, study)\n", stdin=True)
     assert (code, out, err) == (0, "0 <wirespeed study: 8 points, 24 runs>\n", "")
 
 
