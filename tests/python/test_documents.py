@@ -73,6 +73,7 @@ def run_page(
     monkeypatch.setattr(wirespeed, "tune", small_tune(wirespeed.tune))
     monkeypatch.setattr(wirespeed, "advise", small_advise(wirespeed.advise))
     monkeypatch.setattr(wirespeed, "size", small_size(wirespeed.size))
+    monkeypatch.setattr(wirespeed, "sweep", small_sweep(wirespeed.sweep))
     for constant, few in smaller.ADVICE.items():
         monkeypatch.setattr(bench, constant, few)
     wrong = []
@@ -185,6 +186,16 @@ def small_size(size: Any) -> Any:
     def small(*args: Any, **more: Any) -> Any:
         few = {"run.warmup": 6000, "function.forward.prefixes": 5000, **dict(more.get("set") or {})}
         return size(*args, **{"packets": 5000, **more, "set": few})
+
+    return small
+
+
+def small_sweep(sweep: Any) -> Any:
+    """`wirespeed.sweep` with a table and a warm-up as short as the command has: no machine has to settle before."""
+
+    def small(*args: Any, **more: Any) -> Any:
+        few = {"run.warmup": 2000, "function.forward.prefixes": 5000, **dict(more.get("set") or {})}
+        return sweep(*args, **{**more, "set": few})
 
     return small
 
