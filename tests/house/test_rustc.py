@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import subprocess
+import tomllib
+from pathlib import Path
 
 import pytest
 import rust
@@ -50,3 +52,23 @@ def test_make_test_builds_and_tests_with_it() -> None:
         f"\ntest test-build: export RUSTC_WORKSPACE_WRAPPER := $(abspath {WRAPPER.relative_to(rust.ROOT)})\n"
         in makefile
     )
+
+
+def untested(folder: Path) -> list[Path]:
+    """The sources of a crate whose tests cargo does not build: `test = false`."""
+    manifest = tomllib.loads((folder / "Cargo.toml").read_text())
+    found = [] if manifest.get("lib", {}).get("test", True) else sorted((folder / "src").rglob("*.rs"))
+    return found + [folder / bin["path"] for bin in manifest.get("bin", []) if not bin.get("test", True)]
+
+
+@pytest.mark.parametrize("room", rust.rooms().values(), ids=lambda room: room.name)
+def test_what_cargo_does_not_test_has_no_tests(room: rust.Room) -> None:
+    for path in untested(room.folder):
+        assert not re.search(r"#\[(cfg\()?test\b|proptest!", path.read_text()), f"{path}: its tests would never run"
+
+
+def test_untested_sources_are_found() -> None:
+    paths = [path for room in rust.rooms().values() for path in untested(room.folder)]
+    files = {path.relative_to(rust.ROOT / "crates").as_posix() for path in paths}
+    assert {"py/src/lib.rs", "web/src/lib.rs", "daemon/src/main.rs"} <= files
+    assert "sim/src/lib.rs" not in files
