@@ -12,7 +12,9 @@ import pytest
 import rust
 
 WRAPPER = rust.ROOT / "tests" / "house" / "rustc.sh"
-NAMED = re.findall(r"wirespeed-(\w+)/(\w+)", WRAPPER.read_text())
+APART = ("traffic", "traffic")
+"""The room and program of tests that is optimised without inlining from part to part."""
+NAMED = [named for named in re.findall(r"wirespeed-(\w+)/(\w+)", WRAPPER.read_text()) if named != APART]
 """Rooms, and programs of their tests."""
 
 
@@ -30,6 +32,13 @@ def test_tests_that_it_names_are_not_optimised(room: str, program: str) -> None:
     root = "tests/suite/main.rs" if program == "suite" else "src/lib.rs"
     assert (rust.rooms()[room].folder / root).exists()
     assert program in ("suite", room)
+
+
+def test_one_is_optimised_in_parts() -> None:
+    room, program = APART
+    given = ["--crate-name", program, "--edition=2024", "-C", "opt-level=2", "--test"]
+    assert called(room, *given) == [*given, "-C", "lto=off"]
+    assert called(room, *given[:-1]) == given[:-1]
 
 
 @pytest.mark.parametrize(
