@@ -10,6 +10,7 @@ import pytest
 from wirespeed import _wirespeed
 from wirespeed.papers import Kept, Request, find, no_progress
 from wirespeed.papers.rooms import zhu_2011
+from wirespeed.papers.rooms.zhu_2011 import line_rates
 
 
 @pytest.fixture
@@ -23,6 +24,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
         parameters["workload"] |= {"rules": 16, "strings": 16, "depth": 16}
         for application in parameters["applications"].values():
             application |= {"recorded": 64, "packets": 512}
+        parameters["line_rates"] |= {"packets": dict.fromkeys(parameters["line_rates"]["packets"], 512)}
         return parameters
 
     monkeypatch.setattr(Request, "parameters", few)
@@ -45,11 +47,22 @@ def test_every_claim_is_measured_and_every_panel_drawn(reading: str) -> None:
     assert any(note.startswith("batch 256; throughput up to ") for note in found.notes)
     assert [row["application"] for row in found.tables["applications"]] == ["DPI", "Classifier", "RTL", "DecTTL"]
     assert len(found.tables["tasks"]) == 6
+    assert [row["traffic"] for row in found.tables["scaling"]] == ["burst", "sparse"] * 4
+    assert ("line-rates" in found.tables) == (reading == "letter")
+    # A batch waits for the packets behind its first: 63 of 64.
+    assert found.measured["first-wait"].ours == pytest.approx(63 / 64, rel=0.1)
     # Every claim of a run has a half-width over seeds.
     assert {row["seed"] for row in found.points} == {1, 2}
     parts = [part for claim in found.measured.values() for part in claim.parts.values()]
     assert sum(part.half_width > 0 for part in parts) > len(parts) / 2
     assert {row["system"] for row in found.points} == {"hermes", "batch"}
+    assert {row["nic"] for row in found.points} == {True, False}
+
+
+def test_a_factor_meets_the_papers_between_two_rates_or_nowhere() -> None:
+    assert line_rates.crossing([10, 40], [2.0, 6.0], 4.0) == pytest.approx(20.0)
+    assert line_rates.crossing([10, 40, 90], [2.0, 6.0, 1.0], 6.0) == pytest.approx(40.0)
+    assert line_rates.crossing([10, 40, 90], [2.0, 2.0, 2.0], 2.5) is None
 
 
 def test_points_that_cannot_be_are_refused_before_any_is_run() -> None:
