@@ -205,7 +205,10 @@ impl SimtPoint {
         let span = (outcome.end.saturating_sub(first)) as f64 * ns;
         let offered_span = (last - first) as f64 * ns * arrivals.len() as f64 / (arrivals.len() as f64 - 1.0).max(1.0);
         let (mut delays, mut parts) = (Vec::with_capacity(outcome.accepted.len()), [0u64; 5]);
+        // Of each warp or batch what its first packet waits until enough are there.
+        let mut first_waits = 0;
         for warp in &outcome.warps {
+            first_waits += warp.filled - arrivals[outcome.accepted[warp.first as usize] as usize].at;
             for &n in &outcome.accepted[warp.first as usize..(warp.first + warp.count) as usize] {
                 let at = arrivals[n as usize].at;
                 delays.push(warp.committed - at);
@@ -230,6 +233,7 @@ impl SimtPoint {
             ("delay_p50_ns", quantile(0.5)),
             ("delay_p99_ns", quantile(0.99)),
             ("delay_iqr_ns", quantile(0.75) - quantile(0.25)),
+            ("first_wait_ns", share(first_waits as f64 * ns, outcome.warps.len() as f64)),
             ("simd_efficiency", outcome.efficiency()),
             ("occupancy", share(outcome.warp_clocks as f64, busy * cores * f64::from(outcome.resident))),
             ("mcw", f64::from(outcome.resident)),
