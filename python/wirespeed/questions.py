@@ -65,6 +65,7 @@ _ALWAYS_FULL: Final = 0.75
 _LEAST_RING: Final = 32
 # So many times the packets, as the verdict's own advice has it.
 _LONGER: Final = 4
+_MOST: Final = 10_000_000
 _BULK: Final = 64
 _NAMED: Final = 3
 # What holds a core up that is neither an instruction nor memory.
@@ -147,7 +148,7 @@ def one_more_core(summary: Summary, settings: Mapping[str, Any]) -> str:
 
 def _one_ring(summary: Summary, settings: Mapping[str, Any], found: HotRing) -> str:
     """What one more core brings where one ring is hot, and what an even spread would."""
-    told = f"Little: one ring is hot, and no core is short. {_first(hot_ring_text(found))}."
+    told = f"Little: one ring is hot, and no core but its own is short. {_first(hot_ring_text(found))}."
     receiving = next((stage for stage in stages(summary) if stage[0].get("receives", True)), [])
     served, busy = ceilings.served_mpps(summary), sum(core.get("busy") or 0.0 for core in receiving)
     if served is None or not busy:
@@ -233,8 +234,10 @@ def _overflow(summary: Summary, settings: Mapping[str, Any], lost: Mapping[str, 
     fill = _fill(summary, settings, slow) if most == "no_rx_descriptor" else None
     if fill is None:
         return f"{told}{because}"
-    if hot is not None:
-        return f"{told} It is {q.share(fill, 0)} full on average: no length helps, a spread over all rings does."
+    if hot is not None and hot.hot.full is not None and hot.hot.full >= _ALWAYS_FULL:
+        return (
+            f"{told} It is {q.share(hot.hot.full, 0)} full on average: no length helps, a spread over all rings does."
+        )
     held = f" The fullest is {q.share(fill, 0)} full on average"
     # Cores that fall behind by more than bursts explain lose as much behind any ring: one of 64 descriptors that is
     # refilled by bursts is a third full then. Nor are those bursts that leave a ring fuller than they found it.
@@ -504,17 +507,29 @@ def _found_later(summary: Summary) -> str:
     """What of packets is still in the LLC when cores first come for it, and what else they and the NIC find there."""
     by_name = {each["name"]: each for each in levels(summary)}
     first, llc, sent = (by_name.get(name) or {} for name in ("first touch", "LLC", "DMA read"))
-    touched, asked = (_counts(each) for each in (first, llc))
     told = ""
-    if q.is_number(rate := first.get("hit_rate")):
+    if q.is_number(rate := first.get("hit_rate")) and _counts(first)[1]:
         told = f" Of the lines of packets that cores come for, {q.share(rate, 0)} are still cached when they first do."
-    hits, lookups = (most - own for most, own in zip(asked, touched, strict=True))
+    touched = _touches(summary)
+    hits, lookups = (most - own for most, own in zip(_counts(llc), touched or (0, 0), strict=True))
     others = []
-    if lookups > 0 and 0 <= hits <= lookups:
-        others.append(f"{q.share(hits / lookups, 0)} of what {'else ' if touched[1] else ''}cores ask it for")
+    if lookups > 0:
+        others.append(f"{q.share(hits / lookups, 0)} of what {'else ' if touched else ''}cores ask it for")
     if q.is_number(rate := sent.get("hit_rate")):
         others.append(f"{q.share(rate, 0)} of what the NIC sends")
     return told + (f" The LLC has {_and(others)}." if others else "")
+
+
+def _touches(summary: Summary) -> tuple[int, int] | None:
+    """First touches that hit, and all of them, where the lookups of the LLC have them; None where none were counted.
+
+    Where some skip the LLC, or a table answers before it, they are not.
+    """
+    by_name = {each["name"]: _counts(each) for each in levels(summary)}
+    (hits, touched), (llc_hits, asked) = (by_name.get(name, (0, 0)) for name in ("first touch", "LLC"))
+    if summary.get("applications") or summary.get("copy_table") or not 0 < touched <= asked:
+        return None
+    return (hits, touched) if hits <= llc_hits and touched - hits <= asked - llc_hits else None
 
 
 def _counts(level: Mapping[str, Any]) -> tuple[int, int]:
@@ -584,11 +599,12 @@ def _missed(summary: Summary) -> str:
 
 def _lacking(summary: Summary) -> str:
     """What the lines are that cores ask the LLC for in vain."""
-    by_name = {each["name"]: each.get("misses") or 0 for each in levels(summary)}
-    lacked, packets = by_name.get("LLC", 0), by_name.get("first touch")
-    if packets is None or not 0 <= packets <= lacked or not lacked:
+    llc = next((each for each in levels(summary) if each.get("name") == "LLC"), None)
+    touched, lacked = _touches(summary), (llc or {}).get("misses") or 0
+    if touched is None or not lacked:
         return "packets and tables"
-    return f"{q.share(packets / lacked, 0)} of it packets and the rest tables and descriptors"
+    missed = touched[1] - touched[0]
+    return f"{q.share(missed / lacked, 0)} of it packets and the rest tables and descriptors"
 
 
 def _sure(summary: Summary) -> str:
@@ -741,7 +757,9 @@ def _longer(summary: Summary) -> int | None:
     """Packets of a run that is to settle, where this one had not and lost nothing: they bound its warm-up, too."""
     packets, lost = summary.get("packets") or 0, summary.get("lost") or 0
     had_not = summary.get("stationary") is False or bool(_unsettled(summary))
-    return _LONGER * packets if had_not and packets and not lost else None
+    # A search has a length of its own, and what has not settled after so many may never do.
+    ends = bool(summary.get("search")) or packets > _MOST
+    return _LONGER * packets if had_not and packets and not lost and not ends else None
 
 
 def _without(again: Sequence[str], words: Sequence[str]) -> list[str]:

@@ -171,6 +171,8 @@ class HotRing:
 
 # A ring that gets this much more than an even share is hot, and cores that are less busy have time left.
 _HOT: Final = 1.1
+_FULL: Final = 0.95
+_RINGS: Final = ("no_rx_descriptor", "no_mbuf")
 _HAS_TIME: Final = 0.9
 
 
@@ -181,6 +183,15 @@ def hot_ring(summary: Summary) -> HotRing | None:
         return None
     hot = max(rings, key=lambda each: each.lost)
     others = sum(each.busy for each in rings if each is not hot) / (len(rings) - 1)
+    # Only a core that is full is helped by a spread, and only where its ring is what loses.
+    limit = (summary.get("verdict") or {}).get("limit")
+    drops: Mapping[str, int] = summary.get("drops") or {}
+    if (
+        hot.busy < _FULL
+        or limit not in ("core", "other", None)
+        or max(drops, key=drops.__getitem__, default="") not in _RINGS
+    ):
+        return None
     # What all lose alike is no matter of one.
     if not hot.lost or hot.of_offered * len(rings) < _HOT or others > _HAS_TIME or hot.busy < others:
         return None

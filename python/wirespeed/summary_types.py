@@ -273,8 +273,9 @@ class LevelSummary(TypedDict, total=False):
     """One level of the memory system.
 
     For DDIO a hit is a device write in place; for DMA reads it is a read that a cache served; a first touch is a
-    core's first request for a line of a packet since a device wrote it, and a hit if a cache still has the line.
-    Lines that no core asks for, and what devices write to an L2, have no first touch.
+    core's first request, or its prefetcher's, for a line of a packet since a device wrote it, and a hit if a cache
+    still has the line. Lines that nobody asks for, and what devices write to an L2, have no first touch, and with
+    several sockets or tails of receive queues none is counted.
     """
 
     name: str

@@ -15,7 +15,7 @@ from wirespeed.stored import TABLES
 LABELS = {
     "pcie": "PCIe transfer",
     "pcie_queue": "waiting for PCIe",
-    "dma_memory": "DMA write into LLC or DRAM",
+    "dma_memory": "DMA in LLC or DRAM",
     "ring": "waiting in the RX ring",
     "burst": "waiting for others of its burst",
     "core": "executing instructions",

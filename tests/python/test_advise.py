@@ -285,6 +285,12 @@ def test_programs_beside_the_packets_are_held_where_no_class_names_them():
     beside = {"neighbours": [{"name": "hog", "working_set": "64 MiB"}, {"name": "hog", "working_set": "1 MiB"}]}
     (held,) = (each for each in techniques.fitting(resolved(**beside))[0] if each.name == "held")
     assert held.overrides == ('machine.clos.7={ways=11,neighbours=["hog"],bandwidth="1 GB/s"}',)
+    (kept,) = (
+        each
+        for each in techniques.fitting(resolved(**beside, **{"machine.llc.core_ways": 2}))[0]
+        if each.name == "held"
+    )
+    assert "ways=2," in kept.overrides[0]
     api.resolve("forwarding", set=['neighbours=[{name="hog", working_set="64 MiB"}]', *held.overrides])
     for settings in (
         {},

@@ -78,8 +78,8 @@ reasons! {
     Pcie "pcie" Io "PCIe transfer";
     /// Other transfers are before it on the link, or its ring is read in order, or there are no credits for a write.
     PcieQueue "pcie_queue" Wait "waiting for PCIe";
-    /// Device writes wait for the memory system.
-    DmaMemory "dma_memory" Io "DMA write into LLC or DRAM";
+    /// What devices write and read is in the memory system.
+    DmaMemory "dma_memory" Io "DMA in LLC or DRAM";
     /// Translation of a device's addresses.
     Iommu "iommu" Io "IOMMU page walk";
     /// In the receive ring, until a core takes the packet.

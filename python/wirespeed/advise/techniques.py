@@ -193,7 +193,9 @@ def _held(of: Resolved) -> Built:
     if _CLASS in classes or any(each.get("neighbours") for each in classes.values()):
         return "neighbours are in classes of their own already"
     names = json.dumps(list(dict.fromkeys(each["name"] for each in programs)))
-    ways = int(of["machine"]["llc"]["ways"])
+    # As many as they have in class 0: what is tried is the bandwidth alone.
+    llc = of["machine"]["llc"]
+    ways = json.dumps((classes.get("0") or {}).get("ways") or llc.get("core_ways") or llc["ways"])
     return [f'machine.clos.{_CLASS}={{ways={ways},neighbours={names},bandwidth="{_HELD_TO}"}}'], Cost()
 
 

@@ -197,8 +197,8 @@ pub struct MemoryCounters {
     pub dma_write: LevelCounters,
     /// Device reads: from a cache, or from DRAM (misses).
     pub dma_read: LevelCounters,
-    /// First requests by cores, beyond their own caches, for lines of packets that devices have written: of a line that a cache has
-    /// still, or of one that has to come from memory (misses). Lines that no core asks for are not among them.
+    /// First requests by cores and their prefetchers, beyond private caches, for lines of packets that devices have written: of a line that
+    /// a cache has still, or of one that has to come from memory (misses).
     pub first_touch: LevelCounters,
     /// Translations by the first-level TLBs.
     pub tlb: LevelCounters,

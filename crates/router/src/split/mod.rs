@@ -134,7 +134,7 @@ impl SplitBackend {
     /// `backends` take batches of up to `most` packets between them, by `policy`; each has at least `slots` slots, a power of two.
     ///
     /// # Errors
-    /// No backend; one with fewer slots, or too few tasks for a batch; a share that is none.
+    /// No backend, or more than two; one with fewer slots, or too few tasks for a batch; a share that is none.
     pub fn new(
         name: &'static str,
         backends: Vec<Box<dyn Backend>>,
@@ -148,6 +148,10 @@ impl SplitBackend {
             && !(0.0..=1.0).contains(&share)
         {
             return wrong("share", share.to_string(), "must be a share of packets, 0 to 1");
+        }
+        // Of three, what one that fails leaves to the others could wait for slots of packets that leave behind it.
+        if backends.len() > 2 {
+            return wrong("backends", backends.len().to_string(), "allowed are one and two");
         }
         if backends.is_empty() || !slots.is_power_of_two() || backends.iter().any(|own| own.slots() < slots) {
             return wrong("slots", slots.to_string(), "must be a power of two, and no more than each backend has");
@@ -362,7 +366,7 @@ impl SplitPart {
 
     /// Whether all tasks of a batch of so many packets can be posted, and their packets' slots are free.
     fn has_room(&self, packets: u64) -> bool {
-        if (self.next..self.next + packets).any(|number| self.held[self.slot(number)]) {
+        if self.failed.is_some() || (self.next..self.next + packets).any(|number| self.held[self.slot(number)]) {
             return false;
         }
         let (mut done, mut tasks) = (0, 0);
@@ -370,7 +374,7 @@ impl SplitPart {
             done += self.backend.fit(self.next + done, packets - done);
             tasks += 1;
         }
-        self.failed.is_none() && tasks <= self.backend.room()
+        tasks <= self.backend.room()
     }
 }
 

@@ -26,8 +26,8 @@ const LINK_FULL: f64 = 0.95;
 const DRAM_FULL: f64 = 0.7;
 /// Below this share of the mean sojourn a part is not worth a remark.
 const REMARKABLE: f64 = 0.25;
-/// Device writes are a cause when they hold packets up for this share of the sojourn, when this share of what cores come for or
-/// of what is sent has been evicted before, or when packets are lost.
+/// Device writes are a cause when packets are lost, or when they hold packets up for this share of the sojourn. They are one, too, when
+/// this share of what cores come for, or of what is sent, has been evicted before.
 const DDIO_COSTS: f64 = 0.05;
 /// An LLC whose misses fall to less than this share from one half of a run to the other is not full yet.
 const STILL_FILLING: f64 = 0.8;
@@ -41,6 +41,8 @@ const SOME_REJECTED: f64 = 0.01;
 const LINE_RATE: f64 = 0.9999;
 /// Where less more than this share of what was offered could be, something is near its limit.
 const ROOMY: f64 = 1.0;
+/// A ring that gets this much more than an even share is hot.
+const HOT_SHARE: f64 = 1.1;
 /// So many flows a core spread evenly by chance, within a tenth.
 const FLOWS_A_CORE: u64 = 1024;
 /// What a packet buffer takes.
@@ -672,7 +674,12 @@ impl Facts<'_> {
                 reasons.push(format!("{lead}: the cores that receive are saturated, those that work are not."));
                 advice.push(format!("Receiving is the limit: try more receiving cores (--set pipeline.rx_cores={} --set machine.cores={}).", pipeline.rx_cores + 1, cores + 1));
             } else if saturated > 0 {
-                self.uneven(lead, load, reasons, advice);
+                if !self.uneven(&lead, load, reasons, advice) {
+                    reasons.push(format!("{lead}: {saturated} of {cores} cores are saturated (core {busiest}: busy {}) while another is busy only {}: flows are not spread evenly.", percent(most), percent(least)));
+                    if !memory_full {
+                        advice.push(self.more_cores(cores));
+                    }
+                }
             } else if RateUse::of(self.result).iommu() > SATURATED {
                 reasons.push(format!(
                     "{lead}: all walkers of the IOMMU are busy, and what devices write waits for its pages."
@@ -710,29 +717,33 @@ impl Facts<'_> {
         }
     }
 
-    /// Some rings overflow, and cores of others have time left.
-    fn uneven(&self, lead: String, load: &CoreLoad, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
+    /// Whether one ring overflows that gets more than its share, where all would be carried if flows were spread evenly: told then.
+    fn uneven(&self, lead: &str, load: &CoreLoad, reasons: &mut Vec<String>, advice: &mut Vec<String>) -> bool {
         let scenario = &self.result.scenario;
         let receiving = &self.result.measured.counts.cores;
         let receiving = &receiving[..(scenario.receiving_cores() as usize).min(receiving.len())];
         let offered = receiving.iter().map(|core| core.offered).sum::<u64>().max(1) as f64;
         let lost = receiving.iter().map(|core| core.lost).sum::<u64>().max(1) as f64;
-        let Some((hot, of_hot)) = receiving.iter().enumerate().max_by_key(|(_, core)| core.lost) else { return };
+        let Some((hot, of_hot)) = receiving.iter().enumerate().max_by_key(|(_, core)| core.lost) else { return false };
         let even = 1.0 / receiving.len() as f64;
+        let taken = receiving.iter().map(|core| core.packets).sum::<u64>().max(1) as f64;
+        let spread_evenly = self.busy[..receiving.len()].iter().sum::<f64>() / taken * offered * even;
+        let share = of_hot.offered as f64 / offered;
+        if receiving.len() < 2 || share < HOT_SHARE * even || self.busy[hot] <= SATURATED || spread_evenly >= 1.0 {
+            return false;
+        }
         reasons.push(format!(
             "{lead}: core {hot} gets {} of the packets, an even share is {}, and its ring loses {} of those that are lost. It is busy {}, \
              another core only {}: flows are not spread evenly.",
-            percent(of_hot.offered as f64 / offered),
+            percent(share),
             percent(even),
             percent(of_hot.lost as f64 / lost),
             percent(self.busy[hot]),
             percent(load.least)
         ));
         if load.memory_full {
-            return;
+            return true;
         }
-        let taken = receiving.iter().map(|core| core.packets).sum::<u64>().max(1) as f64;
-        let spread_evenly = self.busy[..receiving.len()].iter().sum::<f64>() / taken * offered * even;
         let flows = scenario.traffic.flows.as_ref().filter(|_| scenario.traffic.capture.is_none());
         let as_if = match flows.map(|flows| (flows.popularity, flows.count)) {
             Some((Popularity::Zipf(_), _)) => {
@@ -748,8 +759,9 @@ impl Facts<'_> {
             "One ring is hot, and more cores would not cool it: spread the flows anew (the indirection table, ethtool -X; a hash of more fields, \
              ethtool -N rx-flow-hash). Spread evenly the {} cores would be busy {}.{as_if}",
             receiving.len(),
-            if spread_evenly > 1.0 { "all of the time, and still lose".to_string() } else { percent(spread_evenly) }
+            percent(spread_evenly)
         ));
+        true
     }
 
     /// Time that the system takes from cores, which comes too rarely to be in the loss of a run.

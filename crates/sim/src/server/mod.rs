@@ -429,7 +429,9 @@ fn placed(
     )?;
     m.place(&mut memory, &layout)?;
     let of_packets = if scenario.buffer.is_some() { BUFFER } else { "mbufs" };
-    if let Some(extent) = layout.extents().iter().find(|extent| extent.name == of_packets) {
+    // Another socket's LLC, and a tail in the NIC, answer as memory does: what they have would be told as gone.
+    let tells = m.sockets.is_none() && nic.cache_cells == 0;
+    if let Some(extent) = layout.extents().iter().find(|extent| tells && extent.name == of_packets) {
         let (first, count) = lines(Addr(extent.bytes.start), extent.bytes.end - extent.bytes.start);
         memory.watch_packets(first.0..first.0 + count);
     }

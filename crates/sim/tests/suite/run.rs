@@ -136,8 +136,9 @@ fn cores_of_a_class_ask_for_no_more_than_its_bandwidth_and_others_have_what_that
     let [free, half, tenth] = ["640 GB/s", "0.5 GB/s", "0.1 GB/s"].map(held_to);
     // Each of its references is of a line that no L2 has, but for one in a thousand.
     let asks = |d: &Value| d["neighbours"][0]["references_per_s"].as_f64().unwrap() * 64.0 / 6.0;
-    assert!((asks(&half) / 5e8 - 1.0).abs() < 0.01, "{} B/s a core", asks(&half));
-    assert!((asks(&tenth) / 1e8 - 1.0).abs() < 0.02, "{} B/s a core", asks(&tenth));
+    // One that asks again once the answer is there misses a turn now and then.
+    assert!((0.97..1.01).contains(&(asks(&half) / 5e8)), "{} B/s a core", asks(&half));
+    assert!((0.98..1.01).contains(&(asks(&tenth) / 1e8)), "{} B/s a core", asks(&tenth));
     assert!(asks(&free) > 6e8, "{} B/s a core", asks(&free));
     let mean = |d: &Value| d["sojourn_ns"]["mean"].as_f64().unwrap();
     assert!(
@@ -279,7 +280,7 @@ fn what_a_core_is_busy_with_is_all_of_its_busy_time() {
 #[test]
 fn a_ring_that_gets_most_packets_is_told_with_what_it_loses() {
     let one_flow =
-        ["traffic.load=1.0", "machine.cores=4", "traffic.flows.popularity={zipf = 3.0}", "run.packets=20000"];
+        ["traffic.load=0.25", "machine.cores=4", "traffic.flows.popularity={zipf = 3.0}", "run.packets=20000"];
     let result = run(&scenario(&one_flow, None), RunOptions::default(), &mut |_| true).unwrap();
     let cores = &result.measured.counts.cores;
     let hot = cores.iter().max_by_key(|core| core.offered).unwrap();

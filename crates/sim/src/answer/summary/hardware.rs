@@ -34,8 +34,9 @@ pub(super) fn miss_rate(level: &LevelCounters) -> f64 {
 }
 
 /// One level of the memory system. For DDIO a hit is a device write in place; for DMA reads it is a read that a cache
-/// served; a first touch is a core's first request for a line of a packet since a device wrote it, and a hit if a cache still has
-/// the line. Lines that no core asks for, and what devices write to an L2, have no first touch.
+/// served; a first touch is a core's first request, or its prefetcher's, for a line of a packet since a device wrote it, and a hit if
+/// a cache still has the line. Lines that nobody asks for, and what devices write to an L2, have no first touch, and with several
+/// sockets or tails of receive queues none is counted.
 #[derive(Serialize, JsonSchema)]
 pub struct LevelSummary {
     /// `L1d`, `L2`, `LLC`, `DDIO`, `first touch` or `DMA read`.
@@ -574,7 +575,7 @@ pub(super) fn cores(scenario: &Scenario, measured: &Measured) -> Vec<CoreSummary
         // A software queue keeps one entry free, by which it tells full from empty.
         let room = match &scenario.pipeline {
             Some(pipeline) if !receives => f64::from(pipeline.queue - 1),
-            _ => f64::from(scenario.nic.rx_descriptors) * f64::from(scenario.nic.queues_per_core),
+            _ => f64::from(scenario.nic.deliveries()) * f64::from(scenario.nic.queues_per_core),
         };
         CoreSummary {
             core,

@@ -18,6 +18,7 @@ use traffic::Source;
 use units::{Addr, CoreId, LINE_BYTES, PacketId, PortId, Ps, Span};
 
 use crate::load::Loaded;
+use crate::scenario::clos::{RX_CLASS, held, of_core};
 use crate::scenario::{Scenario, ScenarioError};
 use crate::server::lines;
 
@@ -149,7 +150,8 @@ impl<'a> Idle<'a> {
                 return Err(scenario.pool_too_small());
             };
             let tx = (0..nic.ports).map(|port| TxQueue::new(nic, port)).collect();
-            let core = Core::new(&m.core, CoreId(i), "machine.core")?;
+            let clos = of_core(&m.clos, i.into()).unwrap_or(RX_CLASS);
+            let core = Core::new(&held(&m.clos, clos, &m.core), CoreId(i), "machine.core")?;
             workers.push(ProfiledCore { core, rx, tx, waiting: 0, arrived: 0 });
         }
         m.place(&mut memory, &layout)?;

@@ -228,8 +228,20 @@ def _scaled(seeds: Seeds) -> list[dict[str, Any]]:
     return [
         row(name, traffic, at(of, name))
         for name in PANELS
-        for traffic, of in (("burst", lambda p, n: p.scaled[n]), ("sparse", lambda p, n: p.scaled_sparse[n]))
+        for traffic, of in {"burst": _in_burst, "sparse": _in_sparse}.items()
     ]
+
+
+def _in_burst(panels: Panels, name: str) -> Sequence[Setting]:
+    return panels.scaled[name]
+
+
+def _in_sparse(panels: Panels, name: str) -> Sequence[Setting]:
+    return panels.scaled_sparse[name]
+
+
+def _carried_by(of: Callable[[Panels, str], Sequence[Setting]], name: str, place: int) -> Callable[[Panels], float]:
+    return lambda panels: panels.study.of(of(panels, name)[place], "throughput_gbps")
 
 
 def _shares(seeds: Seeds) -> dict[str, Measured]:
@@ -339,15 +351,14 @@ def _figures(seeds: Seeds) -> list[Figure]:
     def arriving(panels: Panels, name: str) -> float:
         return panels.study.of(panels.sparse[name], "offered_gbps")
 
-    rate = "throughput_gbps"
     delivered = {"arrival rate": arriving, "CPU/GPU": sparse_batch, "Hermes-32": sparse}
     added = [row(name, "DCQ", at(lambda p, n: 100 * _added(p, n, "delay_ns"), name)) for name in PANELS]
     rates = [row(name, by, at(of, name)) for name in PANELS for by, of in delivered.items()]
     scaled = [
-        row(name, f"{setting.cores} cores{words}", at(lambda p, n, of=of, k=k: p.study.of(of(p)[n][k], rate), name))
+        row(name, f"{setting.cores} cores{words}", _carried_by(of, name, k))
         for name in PANELS
-        for words, of in (("", lambda p: p.scaled), (", sparse", lambda p: p.scaled_sparse))
-        for k, setting in enumerate(of(seeds.first)[name])
+        for words, of in {"": _in_burst, ", sparse": _in_sparse}.items()
+        for k, setting in enumerate(of(seeds.first, name))
     ]
     return [
         bars("fig3a", "Throughput in a burst, Gbps", "throughput_gbps"),

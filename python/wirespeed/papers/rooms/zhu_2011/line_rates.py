@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any, Final
 
@@ -42,9 +43,9 @@ def measured(seeds: Seeds) -> dict[str, Measured]:
     lines, size = seeds.first.lines, seeds.first.study.parameters["runs"]["batch"]
     out = {}
     for measure, id, unit in _FACTORS.values():
-        value, wide = seeds.mean(lambda p, m=measure: overall(p, lines.judged, size, m))
+        value, wide = seeds.mean(partial(overall, gbps=lines.judged, size=size, measure=measure))
         least = 1.0 if measure == "throughput_gbps" else 0.0
-        words = seeds.words(lambda p, name, m=measure: factor(p, lines.judged, name, size, m), unit)
+        words = seeds.words(_factor_of(lines.judged, size, measure), unit)
         out[id] = Measured(value, wide, holds=Part(value - least, wide), note=f"batches of {size}: {words}")
     return out | _by_mcw(seeds) | _entries(seeds) | _first_wait(seeds)
 
@@ -86,7 +87,7 @@ def _first_wait(seeds: Seeds) -> dict[str, Measured]:
 
     def of_batch(panels: Panels, name: str) -> float:
         setting = panels.lines.batches[lines.judged, name, size]
-        return panels.study.of(setting, "first_wait_ns") * (setting.load or 0.0) / 1e3 / size
+        return float(panels.study.of(setting, "first_wait_ns") * (setting.load or 0.0) / 1e3 / size)
 
     def of_warp(panels: Panels, name: str) -> float:
         return panels.study.of(panels.lines.hermes[lines.judged, name][-1], "first_wait_ns")
@@ -114,10 +115,19 @@ def tables(seeds: Seeds) -> dict[str, list[dict[str, Any]]]:
     return out
 
 
+def _factor_of(gbps: float, size: int, measure: str) -> Callable[[Panels, str], float]:
+    return lambda panels, name: factor(panels, gbps, name, size, measure)
+
+
 def _factor_at(gbps: float, size: int, measure: str) -> Callable[[Panels, str], float]:
     if measure == "throughput_gbps":
-        return lambda panels, name: factor(panels, gbps, name, size, measure)
+        return _factor_of(gbps, size, measure)
     return lambda panels, name: -factor(panels, gbps, name, size, measure)
+
+
+def _overall_at(gbps: float, size: int, measure: str) -> Callable[[Panels], float]:
+    sign = 1 if measure == "throughput_gbps" else -1
+    return lambda panels: sign * overall(panels, gbps, size, measure)
 
 
 def _all(seeds: Seeds) -> list[dict[str, Any]]:
@@ -126,9 +136,8 @@ def _all(seeds: Seeds) -> list[dict[str, Any]]:
         for size in seeds.first.batches:
             row: dict[str, Any] = {"line rate, Gbps": f"{gbps:,g}", "batch": size}
             for words, (measure, _, unit) in _FACTORS.items():
-                sign = 1 if measure == "throughput_gbps" else -1
-                told = seeds.told(lambda p, g=gbps, n=size, m=measure, s=sign: s * overall(p, g, n, m))
-                row["throughput up to" if sign > 0 else words] = told + unit
+                told = seeds.told(_overall_at(gbps, size, measure))
+                row["throughput up to" if measure == "throughput_gbps" else words] = told + unit
             rows.append(row)
     return rows
 
@@ -142,7 +151,7 @@ def _meet(seeds: Seeds) -> list[dict[str, Any]]:
         for words, (measure, id, unit) in _FACTORS.items():
             sign = "" if measure == "throughput_gbps" else "-"
             head = f"{words} of {sign}{printed[id]:g}{unit} at, Gbps"
-            row[head] = _crossing(seeds, lambda p, g, n=size, m=measure: overall(p, g, n, m), printed[id])
+            row[head] = _crossing(seeds, partial(overall, size=size, measure=measure), printed[id])
         rows.append(row)
     return rows
 
@@ -152,9 +161,13 @@ def _crossing(seeds: Seeds, of: Callable[[Panels, float], float], wanted: float)
     found = [crossing(gbps, [of(panels, rate) for rate in gbps], wanted) for panels in seeds.panels]
     known = [rate for rate in found if rate is not None]
     if len(known) < len(found):
-        values = [seeds.mean(lambda p, rate=rate: of(p, rate))[0] for rate in gbps]
+        values = [sum(of(panels, rate) for panels in seeds.panels) / len(seeds.panels) for rate in gbps]
         return f"none in {len(found) - len(known)} of {len(found)} seeds ({min(values):.3g} to {max(values):.3g})"
     value, wide = spread.mean(known)
+    if 2 * wide > value:
+        # Between rates that are decades apart the least change of a factor moves where it is met.
+        low, high = max(r for r in gbps if r <= min(known)), min(r for r in gbps if r >= max(known))
+        return f"between {low:,g} and {high:,g}"
     return f"{q.digits(value)} ± {q.digits(wide, 2)}"
 
 

@@ -6,11 +6,13 @@ import copy
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from wirespeed import _wirespeed
 from wirespeed import quantities as q
 from wirespeed.papers import Part, Request, spread
+
+Told = TypeVar("Told")
 
 PANELS: Final = {"dpi": "DPI", "classifier": "Classifier", "rtl": "RTL", "dec_ttl": "DecTTL"}
 OTHERS: Final = {"check_header": "CheckIPHeader", "fragment": "Fragmentation"}
@@ -289,6 +291,6 @@ class Seeds:
         return f"{q.digits(value)} ± {q.digits(half_width, 2)}"
 
 
-def at(of: Callable[[Panels, str], float], name: str) -> Callable[[Panels], float]:
+def at(of: Callable[[Panels, str], Told], name: str) -> Callable[[Panels], Told]:
     """What `of` has of that application."""
     return lambda panels: of(panels, name)
