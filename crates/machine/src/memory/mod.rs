@@ -118,7 +118,7 @@ use latest::Latest;
 use llc::{FillRule, Llc, Requester, SliceArrival, Spot};
 use pending::Asked;
 use protocol::Protocol;
-use received::Received;
+use received::UntouchedLines;
 use tlb::Tlb;
 
 use crate::cache::{
@@ -315,7 +315,7 @@ pub struct Hierarchy {
     /// Translates addresses of devices, if anyone does.
     iommu: Option<Box<Iommu>>,
     /// Lines of packets that no core has asked for yet.
-    received: Received,
+    received: UntouchedLines,
     #[serde(skip)]
     scratch: Option<Box<Scratch>>,
     /// References beyond the private caches, where somebody wants to see them.
@@ -443,7 +443,7 @@ impl Hierarchy {
             others: Vec::new(),
             applications: None,
             iommu: None,
-            received: Received::default(),
+            received: UntouchedLines::default(),
             scratch: None,
             records: None,
             counters: MemoryCounters::default(),

@@ -14,17 +14,17 @@ use crate::Served;
 
 /// Lines of packets, a bit each: whether a device has written it and no core has asked for it since.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Received {
+pub(super) struct UntouchedLines {
     first: u64,
     lines: u64,
     untouched: Vec<u64>,
 }
 
-impl Received {
+impl UntouchedLines {
     /// Of lines `of`.
-    fn new(of: Range<u64>) -> Received {
+    fn new(of: Range<u64>) -> UntouchedLines {
         let lines = of.end.saturating_sub(of.start);
-        Received { first: of.start, lines, untouched: vec![0; lines.div_ceil(64) as usize] }
+        UntouchedLines { first: of.start, lines, untouched: vec![0; lines.div_ceil(64) as usize] }
     }
 
     /// A device has written `count` lines from `line` on, `beyond` cores' own caches or into one.
@@ -58,7 +58,7 @@ impl Hierarchy {
     /// Packets lie in `lines` from now on: first accesses to what devices write there are counted
     /// ([`super::MemoryCounters::first_touch`]).
     pub fn watch_packets(&mut self, lines: Range<u64>) {
-        self.received = Received::new(lines);
+        self.received = UntouchedLines::new(lines);
     }
 
     /// A device writes `count` lines from `first` on, `beyond` cores' own caches or into one: what lies there already is not asked for.
@@ -96,7 +96,7 @@ mod tests {
             steps in prop::collection::vec((0u8..4, 0u64..520, 1u64..140), 1..80),
         ) {
             let (first, end) = (of.0, of.0 + of.1);
-            let (mut received, mut set) = (Received::new(first..end), BTreeSet::new());
+            let (mut received, mut set) = (UntouchedLines::new(first..end), BTreeSet::new());
             for (step, line, count) in steps {
                 let within = line >= first && line + count <= end;
                 match step {

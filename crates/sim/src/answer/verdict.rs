@@ -1137,10 +1137,8 @@ impl Facts<'_> {
             let held = self.result.measured.measure.attribution[Reason::DmaMemory] as f64 / total;
             let left = missed(&c.first_touch);
             if left > DDIO_COSTS {
-                reasons.push(format!(
-                    "{} of the lines of packets that cores come for have left the LLC by then.",
-                    percent(left)
-                ));
+                let gone = percent(left);
+                reasons.push(format!("{gone} of the lines of packets that cores come for have left the LLC by then."));
             }
             let shares = [held, missed(&c.dma_read), left];
             let costs = self.lost > 0 || shares.into_iter().any(|share| share > DDIO_COSTS);

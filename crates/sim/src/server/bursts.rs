@@ -47,19 +47,6 @@ impl Server {
         worker.core.script().clear();
         worker.packets.clear();
         worker.in_burst.clear();
-        let in_burst = |received: &Received, before| InBurst {
-            arrival: received.packet.arrival,
-            frame_bytes: received.packet.frame_bytes,
-            dma_memory: received.dma_memory,
-            in_nic: received.in_nic,
-            translated: received.translated,
-            crossing: received.crossing,
-            visible: received.visible,
-            before,
-            next: NextStop::Ends(PacketFate::Lost(Loss::NoTxDescriptor)),
-            mbuf: received.mbuf,
-            task: None,
-        };
         let back = worker.returned.iter().take(self.burst).take_while(|back| back.received.visible <= now).count();
         self.verdicts.clear();
         match &mut worker.input {
@@ -70,7 +57,7 @@ impl Server {
                     if let Some(gpu) = &self.gpu {
                         gpu.take_back(received.packet.id, slot, worker.core.script());
                     }
-                    worker.in_burst.push(InBurst { frame_bytes, ..in_burst(&received, Some(before)) });
+                    worker.in_burst.push(InBurst { frame_bytes, ..InBurst::of(&received, Some(before)) });
                     worker.packets.push(received.packet);
                     self.verdicts.push(verdict);
                 }
@@ -79,7 +66,7 @@ impl Server {
                 rx.receive(now, self.burst, &mut self.received, worker.core.script());
                 for received in self.received.drain(..) {
                     worker.counters.waited += now.since(received.visible);
-                    worker.in_burst.push(in_burst(&received, None));
+                    worker.in_burst.push(InBurst::of(&received, None));
                     worker.packets.push(received.packet);
                 }
             }
@@ -88,7 +75,7 @@ impl Server {
                 queue.take(n, worker.core.script());
                 for Handed { received, before } in handed.drain(..n) {
                     worker.counters.waited += now.since(received.visible);
-                    worker.in_burst.push(in_burst(&received, Some(before)));
+                    worker.in_burst.push(InBurst::of(&received, Some(before)));
                     worker.packets.push(received.packet);
                 }
             }

@@ -12,7 +12,7 @@ use units::{CoreId, PortId, Ps};
 
 use super::gpu::{BackFromGpu, CommitOrder, GpuTask};
 use super::stalls::SystemStalls;
-use super::{CoreCounters, PacketFate};
+use super::{CoreCounters, Loss, PacketFate};
 use crate::scenario::clos::{RX_CLASS, WORK_CLASS, held, of_core};
 use crate::scenario::{Scenario, ScenarioError};
 
@@ -256,6 +256,23 @@ pub(super) struct InBurst {
 }
 
 impl InBurst {
+    /// One that a core has just taken, which has no place in a transmit ring yet.
+    pub(super) fn of(received: &Received, before: Option<Box<Attribution>>) -> InBurst {
+        InBurst {
+            arrival: received.packet.arrival,
+            frame_bytes: received.packet.frame_bytes,
+            dma_memory: received.dma_memory,
+            in_nic: received.in_nic,
+            translated: received.translated,
+            crossing: received.crossing,
+            visible: received.visible,
+            before,
+            next: NextStop::Ends(PacketFate::Lost(Loss::NoTxDescriptor)),
+            mbuf: received.mbuf,
+            task: None,
+        }
+    }
+
     /// What its time up to the end of its burst was spent on; `replayed` is that of the burst, which began at `started`.
     pub(super) fn spent(&self, replayed: Attribution, started: Ps) -> Attribution {
         let mut attribution = replayed;
