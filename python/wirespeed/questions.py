@@ -150,10 +150,12 @@ def _one_ring(summary: Summary, settings: Mapping[str, Any], found: HotRing) -> 
     """What one more core brings where one ring is hot, and what an even spread would."""
     told = f"Little: one ring is hot, and no core but its own is short. {_first(hot_ring_text(found))}."
     receiving = next((stage for stage in stages(summary) if stage[0].get("receives", True)), [])
-    served, busy = ceilings.served_mpps(summary), sum(core.get("busy") or 0.0 for core in receiving)
-    if served is None or not busy:
+    served, taken = ceilings.served_mpps(summary), sum(core["packets"] for core in receiving)
+    if served is None or not taken or not found.hot.busy:
         return told
-    even = served * len(receiving) / busy
+    # By what the full core takes: those with time left have short bursts, and take longer for each packet.
+    own = sum(core["packets"] for core in receiving if core["core"] == found.hot.core)
+    even = served * own / taken * len(receiving) / found.hot.busy
     others = ceilings.of_others(summary, settings, len(receiving))
     ends = others[0] if others and others[0].mpps < even else None
     where = f", where {ends.what} ends" if ends is not None else ""

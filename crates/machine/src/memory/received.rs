@@ -30,8 +30,8 @@ impl UntouchedLines {
     /// A device has written `count` lines from `line` on, `beyond` cores' own caches or into one.
     #[inline]
     fn written(&mut self, line: Line, count: u64, beyond: bool) {
-        let Some(mut at) = line.0.checked_sub(self.first).filter(|at| at + count <= self.lines) else { return };
-        let end = at + count;
+        let within = |line: u64| line.saturating_sub(self.first).min(self.lines);
+        let (mut at, end) = (within(line.0), within(line.0 + count));
         while at < end {
             let n = (64 - at % 64).min(end - at);
             let (word, bits) = (&mut self.untouched[(at / 64) as usize], u64::MAX >> (64 - n) << (at % 64));
@@ -98,11 +98,10 @@ mod tests {
             let (first, end) = (of.0, of.0 + of.1);
             let (mut received, mut set) = (UntouchedLines::new(first..end), BTreeSet::new());
             for (step, line, count) in steps {
-                let within = line >= first && line + count <= end;
                 match step {
                     0 | 1 => {
                         received.written(Line(line), count, step == 0);
-                        for line in (line..line + count).filter(|_| within) {
+                        for line in (line..line + count).filter(|line| (first..end).contains(line)) {
                             if step == 0 { set.insert(line) } else { set.remove(&line) };
                         }
                     }
@@ -125,7 +124,7 @@ mod tests {
             let (mut untouched, mut expected, mut now) = (BTreeSet::new(), LevelCounters::default(), Ps::ZERO);
             for (step, core, line, count) in steps {
                 now += Ps::from_ns(500);
-                let written = (line..line + count).filter(|_| line >= 10 && line + count <= 50);
+                let written = (line..line + count).filter(|line| (10..50).contains(line));
                 let consumer = Consumer { core: CoreId(core), clos: Clos(0) };
                 match step {
                     0 => {

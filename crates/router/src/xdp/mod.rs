@@ -48,8 +48,9 @@ const HEADROOM_BYTES: usize = 256;
 const GIVE_BACK: u32 = 64;
 /// Frames of which the kernel is told at once.
 const SEND_AT_ONCE: u32 = 32;
-/// How long a queue may be taken by a socket that has just been closed: the kernel lets go of it a little later.
-const LETTING_GO: Duration = Duration::from_millis(300);
+/// How long a queue may be taken by a socket that has just been closed: the kernel lets go of it a little later,
+/// by a work queue that a loaded host lets wait.
+const LETTING_GO: Duration = Duration::from_secs(3);
 /// How long the end waits for frames that the kernel has not said are sent.
 const LAST_FRAMES: Duration = Duration::from_millis(200);
 

@@ -726,8 +726,8 @@ impl Facts<'_> {
         let lost = receiving.iter().map(|core| core.lost).sum::<u64>().max(1) as f64;
         let Some((hot, of_hot)) = receiving.iter().enumerate().max_by_key(|(_, core)| core.lost) else { return false };
         let even = 1.0 / receiving.len() as f64;
-        let taken = receiving.iter().map(|core| core.packets).sum::<u64>().max(1) as f64;
-        let spread_evenly = self.busy[..receiving.len()].iter().sum::<f64>() / taken * offered * even;
+        // At what a packet takes of the core that is full: those with time left have short bursts, and take longer for each.
+        let spread_evenly = self.busy[hot] / of_hot.packets.max(1) as f64 * offered * even;
         let share = of_hot.offered as f64 / offered;
         if receiving.len() < 2 || share < HOT_SHARE * even || self.busy[hot] <= SATURATED || spread_evenly >= 1.0 {
             return false;
