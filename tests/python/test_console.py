@@ -98,7 +98,7 @@ def test_a_name_of_a_megabyte_is_cut(tmp_path: Path) -> None:
 def test_a_terminal_has_our_styles_and_none_of_a_names(tmp_path: Path) -> None:
     (tmp_path / "s.toml").write_text(f"name = {toml(EVIL)}\n")
     for arguments, styled in (
-        (["run", str(tmp_path / "s.toml"), *QUICK, "--set=run.packets=60000"], "\x1b[1;32m"),
+        (["run", str(tmp_path / "s.toml"), *QUICK, "--set=run.packets=60000"], "\x1b[1;33m"),
         (["run", "--help"], "\x1b[1m"),
         (["run", "--nope\x1b[32m"], "\x1b["),
     ):

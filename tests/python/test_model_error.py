@@ -60,11 +60,12 @@ def test_less_left_than_the_error_is_said_and_is_not_green(overload: dict[str, A
     assert (near["status"], near["beyond_model_error"], far["beyond_model_error"]) == ("carries", False, True)
     assert near["headline"].startswith("By less than the model's error: carries")
     assert far["headline"].startswith("Carries")
-    tones = [
-        summary.mark({"packets": 1, "verdict": each}).tone  # type: ignore[typeddict-item]
-        for each in (near, far)
-    ]
-    assert tones == ["open", "good"]
+    told = [{"packets": 1, "verdict": each} for each in (near, far)]
+    assert [summary.holds(each) for each in told] == [False, True]  # type: ignore[arg-type]
+    # Below line rate neither is a yes; at line rate what is near its limit is none either.
+    assert [summary.mark(each).tone for each in told] == ["open", "open"]  # type: ignore[arg-type]
+    at_line_rate = [{"packets": 1, "verdict": {**each, "status": "line_rate"}} for each in (near, far)]
+    assert [summary.mark(each).tone for each in at_line_rate] == ["open", "good"]  # type: ignore[arg-type]
 
 
 def test_short_bursts_leave_open_how_near_it_is(overload: dict[str, Any]) -> None:

@@ -174,8 +174,8 @@ def _crossing(seeds: Seeds, of: Callable[[Panels, float], float], wanted: float)
 def crossing(rates: Sequence[float], values: Sequence[float], wanted: float) -> float | None:
     """The least rate at which values that are linear in the rate's logarithm are `wanted`; None where they never are.
 
-    >>> crossing([10, 100], [1.0, 3.0], 2.0), crossing([10, 100], [1.0, 3.0], 4.0)
-    (31.622776601683793, None)
+    >>> round(crossing([10, 100], [1.0, 3.0], 2.0), 6), crossing([10, 100], [1.0, 3.0], 4.0)
+    (31.622777, None)
     """
     for (low, high), (a, b) in zip(pairwise(rates), pairwise(values), strict=True):
         if a != b and min(a, b) <= wanted <= max(a, b):
