@@ -145,6 +145,7 @@ GPU_CAPTURE := $(wildcard ../shared/data/traces/isp_nz_20100113.pcap.gz)
 bench-gpu: check-tools
 	@mkdir -p $(dir $(GPU_CSV))
 	cargo rustc --release --locked --package wirespeed-router --bin router-bench -- -C strip=symbols
+	@test $$(wc -c < $(ROUTER_BENCH)) -le 31457280 || { echo 'router-bench has more than 30 MiB: it is to be taken elsewhere' >&2; exit 1; }
 	$(ROUTER_BENCH) probe
 	timeout 600 $(ROUTER_BENCH) --csv $(GPU_CSV) --seconds $(GPU_SECONDS) \
 	  $(if $(GPU_TABLE),--table $(GPU_TABLE)) $(if $(GPU_CAPTURE),--capture $(GPU_CAPTURE))

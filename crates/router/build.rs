@@ -10,6 +10,7 @@ fn main() {
         "inspect.h",
         "program.h",
         "gather.h",
+        "link.h",
         "router.cu",
         "twin.c",
     ] {

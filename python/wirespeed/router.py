@@ -112,7 +112,7 @@ def _rows(routed: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if v4 or v6:
         yield "routes", f"{v4:,} IPv4, {v6:,} IPv6"
     if routed["threads"] is not None:
-        yield "workers", str(routed["threads"])
+        yield "workers", str(routed["threads"]) if routed["threads"] else "none: who receives works"
     if routed["queues"] > 1:
         yield "threads that receive and send", str(routed["queues"])
     yield "order", "kept" if routed["ordered"] else f"{routed['reordered']:,} packets committed late"

@@ -26,6 +26,7 @@ SOURCES = (
     "inspect.h",
     "program.h",
     "gather.h",
+    "link.h",
     "router.cu",
 )
 RELEASE = "release 13.0"

@@ -290,6 +290,53 @@ impl Forward {
         })
     }
 
+    /// The same routes and next hops in tables of 32-bit entries that nobody shares: those can change while somebody looks up in a copy.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn unshared(&self) -> Result<Forward, FunctionError> {
+        let v4 = match &self.fib.v4 {
+            Fib4::Narrow(table) => Dir24_8::new(table.routes(), Dir24Spec::default())?,
+            Fib4::Wide(table) => Dir24_8::new(table.routes(), Dir24Spec::default())?,
+        };
+        let (v4, v6) = (Fib4::Wide(v4), Lpm6::new(self.fib.v6.routes(), Dir24Spec::default())?);
+        let fib = Arc::new(Fib { v4, v6, adjacencies: self.fib.adjacencies.clone() });
+        Ok(Forward { fib, ..self.clone() })
+    }
+
+    /// The tables of 32-bit entries, for whoever keeps a copy of them that has readers; [`None`] while a clone shares them, and of
+    /// entries of 16 bits.
+    pub fn dir24_mut(&mut self) -> Option<(&mut Dir24_8<u32>, &mut Lpm6)> {
+        match Arc::get_mut(&mut self.fib)? {
+            Fib { v4: Fib4::Wide(v4), v6, .. } => Some((v4, v6)),
+            _ => None,
+        }
+    }
+
+    /// Adds or replaces a route, or removes it where there is no next hop; the next hop that the prefix had. [`None`], and nothing has
+    /// happened, where [`Forward::dir24_mut`] has none.
+    ///
+    /// # Errors
+    /// A next hop without adjacency, no room for the route, a prefix length that does not exist.
+    pub fn update(
+        &mut self,
+        prefix: Prefix,
+        next_hop: Option<NextHop>,
+    ) -> Option<Result<Option<NextHop>, FunctionError>> {
+        let adjacencies = self.fib.adjacencies.len();
+        let (v4, v6) = self.dir24_mut()?;
+        if let Some(hop) = next_hop.filter(|hop| hop.id() as usize >= adjacencies) {
+            return Some(Err(FunctionError::NoAdjacency { next_hop: hop.id(), adjacencies }));
+        }
+        Some(match (prefix, next_hop) {
+            (Prefix::V4 { addr, len: len @ 0..=32 }, Some(hop)) => v4.add(addr, len, hop),
+            (Prefix::V6 { addr, len: len @ 0..=128 }, Some(hop)) => v6.add(addr, len, hop),
+            (Prefix::V4 { addr, len: len @ 0..=32 }, None) => Ok(v4.remove(addr, len)),
+            (Prefix::V6 { addr, len: len @ 0..=128 }, None) => Ok(v6.remove(addr, len)),
+            (prefix, _) => Err(FunctionError::PrefixLength(prefix)),
+        })
+    }
+
     /// The next hop of `addr`, without a packet.
     pub fn next_hop(&self, addr: std::net::IpAddr) -> Option<NextHop> {
         match (addr, &self.fib.v4) {

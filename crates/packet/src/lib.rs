@@ -51,11 +51,13 @@ pub struct Packet {
 
 impl Packet {
     /// Bytes the frame takes on the wire, with FCS, padding to 64 bytes, preamble and gap (L1).
+    #[inline]
     pub fn wire_bytes(&self) -> u64 {
         self.l2_bytes() + ETHERNET_OVERHEAD_BYTES
     }
 
     /// Bytes of the frame with FCS, at least 64 (L2).
+    #[inline]
     pub fn l2_bytes(&self) -> u64 {
         (u64::from(self.frame_bytes) + ETHERNET_FCS_BYTES).max(MIN_FRAME_BYTES)
     }

@@ -1,6 +1,6 @@
 /* The router's kernels: one that stays, and one a batch, of packets or of what was gathered of them.
  *
- * persistent: warp 0 dispatches, all others work. The dispatcher polls the task FIFO in host memory, 128 words at a time, and
+ * persistent: warp 0 dispatches, all others work. The dispatcher polls the task FIFO in host memory, 32 to 128 words at a time, and
  * publishes what it finds in a ring in device memory, so that a thousand waiting warps do not poll over PCIe. A worker draws
  * a ticket, waits until the task of that number is there, does it with a packet a lane, and commits it.
  *
@@ -21,8 +21,8 @@
 #define LANE_OF(number) {number, trace, 0, 0, {{{0}}}}
 #endif
 
-FUNCTION uint64_t *task_of(const Router *router, uint64_t number) {
-    return &router->tasks[number % RING_ENTRIES * ENTRY_WORDS + ENTRY_TASK];
+FUNCTION uint64_t *task_of(uint64_t *tasks, uint64_t number) {
+    return &tasks[number % RING_ENTRIES * ENTRY_WORDS + ENTRY_TASK];
 }
 
 /* How many lanes from the first on are not in `mask`. */
@@ -36,7 +36,25 @@ FUNCTION void tell_stop(const Router *router, uint64_t stop) {
 }
 
 /* Where the host posts task `number`. */
-FUNCTION const uint64_t *task_word(const Router *router, uint64_t number) { return &router->fifo[number % RING_ENTRIES]; }
+FUNCTION const uint64_t *task_word(const uint64_t *fifo, uint64_t number) { return &fifo[number % RING_ENTRIES]; }
+
+/* Words of 32 tasks that one round of the dispatcher reads at most. */
+#define MOST_PARTS 4u
+
+/* Asks for the words of 32, 64 or 128 tasks from `from` on: reads over PCIe, none of which waits for another. */
+#define ASK(fifo, from, parts)                                                                                     \
+    PER_LANE(uint64_t, word);                                                                                      \
+    PER_LANE(uint64_t, second);                                                                                    \
+    PER_LANE(uint64_t, third);                                                                                     \
+    PER_LANE(uint64_t, fourth);                                                                                    \
+    LANES(lane) {                                                                                                  \
+        OF(word, lane) = glance_system(task_word(fifo, (from) + lane));                                            \
+        if ((parts) > 1) OF(second, lane) = glance_system(task_word(fifo, (from) + WARP_LANES + lane));            \
+        if ((parts) > 2) {                                                                                         \
+            OF(third, lane) = glance_system(task_word(fifo, (from) + 2 * WARP_LANES + lane));                      \
+            OF(fourth, lane) = glance_system(task_word(fifo, (from) + 3 * WARP_LANES + lane));                     \
+        }                                                                                                          \
+    }
 
 /* Of 32 words from task `from` on, how many of the first are there. */
 #define FIND(ready, word, from)                                                                                      \
@@ -45,45 +63,51 @@ FUNCTION const uint64_t *task_word(const Router *router, uint64_t number) { retu
     BALLOT(mask_##word, missing_##word);                                                                             \
     uint32_t ready = lanes_before(mask_##word)
 
+/* Of what ASK asked for, how many of the first are there. What was not asked for may look as if it were. */
+#define FIND_ALL(ready, from, parts)                                                \
+    FIND(ready, word, from);                                                        \
+    FIND(ready_second, second, (from) + WARP_LANES);                                \
+    FIND(ready_third, third, (from) + 2 * WARP_LANES);                              \
+    FIND(ready_fourth, fourth, (from) + 3 * WARP_LANES);                            \
+    if ((parts) > 1 && ready == WARP_LANES) ready += ready_second;                  \
+    if ((parts) > 2 && ready == 2 * WARP_LANES) ready += ready_third;               \
+    if ((parts) > 2 && ready == 3 * WARP_LANES) ready += ready_fourth
+
 /* Publishes task `place` of those from `next` on, if it is one of the `ready` ones. */
-FUNCTION void hand_on(const Router *router, uint64_t next, uint32_t ready, uint32_t place, uint64_t word) {
+FUNCTION void hand_on(const uint64_t *fifo, uint64_t *tasks, uint64_t next, uint32_t ready, uint32_t place, uint64_t word) {
     uint64_t own = next + place;
-    if (place < ready) relay(task_word(router, own), word, task_of(router, own));
+    if (place < ready) relay(task_word(fifo, own), word, task_of(tasks, own));
 }
+
+/* Publishes the first `ready` of what ASK asked for. */
+#define HAND_ON(fifo, tasks, next, ready)                                                   \
+    relay_fence();                                                                          \
+    LANES(lane) {                                                                           \
+        hand_on(fifo, tasks, next, ready, lane, OF(word, lane));                            \
+        hand_on(fifo, tasks, next, ready, WARP_LANES + lane, OF(second, lane));             \
+        hand_on(fifo, tasks, next, ready, 2 * WARP_LANES + lane, OF(third, lane));          \
+        hand_on(fifo, tasks, next, ready, 3 * WARP_LANES + lane, OF(fourth, lane));         \
+    }
 
 /* The first is the dispatcher. Both return why they leave. */
 FUNCTION uint32_t dispatch(const Router *router) {
     uint64_t next = router->base, beats = 0, rounds = 0, beat_seen = NEVER, heard = now_ns(), asked = heard;
+    uint32_t parts = router->least_parts;
     if (is_first_lane()) store_system(&router->status[STATUS_PLACE], shader_core());
     for (;;) {
-        /* Reads over PCIe, none of which waits for another: 128 words, and whether to stop. */
-        PER_LANE(uint64_t, word);
-        PER_LANE(uint64_t, second);
-        PER_LANE(uint64_t, third);
-        PER_LANE(uint64_t, fourth);
-        LANES(lane) {
-            OF(word, lane) = glance_system(task_word(router, next + lane));
-            OF(second, lane) = glance_system(task_word(router, next + WARP_LANES + lane));
-            OF(third, lane) = glance_system(task_word(router, next + 2 * WARP_LANES + lane));
-            OF(fourth, lane) = glance_system(task_word(router, next + 3 * WARP_LANES + lane));
-        }
+        ASK(router->fifo, next, parts);
         uint64_t stop = from_first(glance_system(&router->control[CONTROL_STOP]));
-        FIND(ready, word, next);
-        FIND(ready_second, second, next + WARP_LANES);
-        FIND(ready_third, third, next + 2 * WARP_LANES);
-        FIND(ready_fourth, fourth, next + 3 * WARP_LANES);
-        if (ready == WARP_LANES) ready += ready_second;
-        if (ready == 2 * WARP_LANES) ready += ready_third;
-        if (ready == 3 * WARP_LANES) ready += ready_fourth;
+        FIND_ALL(ready, next, parts);
         if (is_first_lane()) note_device(&router->state[STATE_BEAT], ++beats);
+        /* Words take time on the bus: as many are asked for as there were last time. */
+        uint32_t asked_for = parts;
+        if (ready == asked_for * WARP_LANES) {
+            if (asked_for < router->most_parts) parts = asked_for * 2;
+        } else if (ready <= asked_for / 2 * WARP_LANES && asked_for > router->least_parts) {
+            parts = asked_for / 2;
+        }
         if (ready) {
-            relay_fence();
-            LANES(lane) {
-                hand_on(router, next, ready, lane, OF(word, lane));
-                hand_on(router, next, ready, WARP_LANES + lane, OF(second, lane));
-                hand_on(router, next, ready, 2 * WARP_LANES + lane, OF(third, lane));
-                hand_on(router, next, ready, 3 * WARP_LANES + lane, OF(fourth, lane));
-            }
+            HAND_ON(router->fifo, router->tasks, next, ready);
             next += ready;
             if (is_first_lane()) note_system(&router->status[STATUS_ROUNDS], ++rounds);
             heard = now_ns();
@@ -108,6 +132,8 @@ FUNCTION uint32_t dispatch(const Router *router) {
         pause_ns(0);
     }
 }
+
+#include "link.h"
 
 /* Moves the head of the DCQ past all that is done, and tells the host; by all lanes of the warp that may. */
 FUNCTION void move_head(const Router *router) {
@@ -181,7 +207,7 @@ FUNCTION uint32_t work(const Router *router, int any, Trace *trace) {
         if (is_first_lane()) ticket = draw_device(&state[STATE_TICKET]);
         ticket = from_first(ticket);
         for (uint32_t tries = 0;; tries++) {
-            Pair entry = glance_pair(task_of(router, ticket));
+            Pair entry = glance_pair(task_of(router->tasks, ticket));
             if (word_generation(from_first(entry.first)) == generation_of(ticket)) break;
             if (from_first(entry.second) <= ticket) return LEFT_ASKED;
             if ((tries & 255) == 255) {
@@ -192,7 +218,7 @@ FUNCTION uint32_t work(const Router *router, int any, Trace *trace) {
             pause_ns(tries < PATIENCE ? 20 : 200);
         }
         /* By every lane, so that each has acquired what it reads. */
-        word = load_device(task_of(router, ticket));
+        word = load_device(task_of(router->tasks, ticket));
         LANES(lane) {
             if (lane < word_count(word)) {
                 Lane self = LANE_OF(word_first(word) + lane);
@@ -246,6 +272,8 @@ FUNCTION uint32_t process_batched(Lane *lane, const Program *program, const Pack
     }
 BATCH(batch, process_batched)
 BATCH(batch_any, process_any)
+
+extern "C" __global__ void link(const __grid_constant__ Link link) { measure_link(&link); }
 
 /* What was gathered, one a thread, by one function of headers. */
 extern "C" __global__ void batch_gathered(const __grid_constant__ Program program, const __grid_constant__ Gathered packets) {

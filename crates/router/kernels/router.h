@@ -142,6 +142,8 @@ typedef struct {
     uint64_t deadline_ns;
     uint32_t warps; /* the dispatcher included */
     uint32_t commit;
+    uint32_t least_parts; /* 1, 2 or 4: of 32 words that the dispatcher reads in a round at least */
+    uint32_t most_parts;  /* and at most */
 } Router;
 
 FUNCTION uint64_t generation_of(uint64_t number) { return (number / RING_ENTRIES + 1) & 0xffff; }

@@ -27,6 +27,9 @@ void wirespeed_router_gathered(const Program *program, const Gathered *packets) 
     }
 }
 
+/* What ways over the bus take; here, to the caller's memory. */
+void wirespeed_router_link(const Link *link) { measure_link(link); }
+
 /* Sizes and places of what crosses the border, for the test that compares them with the other side's. */
 uint32_t wirespeed_router_layout(uint32_t which) {
     switch (which) {
@@ -55,6 +58,10 @@ uint32_t wirespeed_router_layout(uint32_t which) {
         case 22: return ENTRY_WORDS;
         case 23: return sizeof(Gathered);
         case 24: return offsetof(Gathered, count_v6);
+        case 25: return offsetof(Router, least_parts);
+        case 26: return sizeof(Link);
+        case 27: return offsetof(Link, rounds);
+        case 28: return LINK_WORDS;
         default:
             /* Words of a record of each function of headers, IPv4 and IPv6, and of its result. */
             if (which >= 100 && which < 112) {

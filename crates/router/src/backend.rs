@@ -6,17 +6,16 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use functions::{Function, PacketFunction, Verdict};
+use functions::{Function, Verdict};
 use packet::Packet;
-use probe::Null;
 use serde::{Deserialize, Serialize};
-use units::{PacketId, Ps};
 
 use crate::layout::{RING_ENTRIES, Task, WARP_LANES};
 use crate::program::MemberWork;
 use crate::protocol::{Ledger, TaskRing};
 use crate::split::BackendShare;
 use crate::updates::{ChangesMade, RouteChange, unfit};
+use crate::worker::TaskWorker;
 use crate::{RouterError, RouterProgram};
 
 /// How tasks are committed.
@@ -51,6 +50,16 @@ pub struct Committed {
     pub first: u64,
     /// How many.
     pub count: u32,
+}
+
+/// Committed packets that lie one after the other, where they were worked on. Each has its place in all of the slices.
+pub struct CommittedSlots<'a> {
+    /// The packets.
+    pub packets: &'a [Packet],
+    /// What is to become of them; taken once, and none for a packet that has no verdict.
+    pub verdicts: &'a mut [Option<Verdict>],
+    /// Where packets may become several the fragments after the first, which has the packet's place; else empty.
+    pub fragments: &'a mut [Vec<Packet>],
 }
 
 /// Takes packets by number, and tasks of packets that follow each other; gives them back once they are committed.
@@ -90,6 +99,12 @@ pub trait Backend {
 
     /// Lays packet `number` into its slot, which is free, and leaves any other packet in its place.
     fn put(&mut self, number: u64, packet: &mut Packet);
+
+    /// Free slots, at most `most` of those from packet `number`'s on, which may be received into: in place of [`Backend::put`]. Each has
+    /// any packet. None where packets are laid into other memory.
+    fn slots_from(&mut self, _number: u64, _most: usize) -> Option<&mut [Packet]> {
+        None
+    }
 
     /// Posts a task; false if as many are uncommitted as there may be.
     ///
@@ -146,6 +161,12 @@ pub trait Backend {
     /// There is no verdict.
     fn take(&mut self, number: u64, packet: &mut Packet) -> Result<Verdict, RouterError>;
 
+    /// Committed packets from `first` on, at least one and at most `count`, in their slots, which are free from then on: in place of
+    /// [`Backend::take`]. None where packets cannot be looked at in their slots.
+    fn committed_slots(&mut self, _first: u64, _count: u32) -> Option<CommittedSlots<'_>> {
+        None
+    }
+
     /// Of the packet that was taken last, the fragments after the first, which has the packet's place.
     fn fragments(&self) -> &[Packet] {
         &[]
@@ -189,6 +210,12 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
     }
     fn put(&mut self, number: u64, packet: &mut Packet) {
         (**self).put(number, packet);
+    }
+    fn slots_from(&mut self, number: u64, most: usize) -> Option<&mut [Packet]> {
+        (**self).slots_from(number, most)
+    }
+    fn committed_slots(&mut self, first: u64, count: u32) -> Option<CommittedSlots<'_>> {
+        (**self).committed_slots(first, count)
     }
     fn post(&mut self, first: u64, count: u32) -> Result<bool, RouterError> {
         (**self).post(first, count)
@@ -295,20 +322,13 @@ unsafe impl Sync for SharedTasks {}
 unsafe impl Send for SharedTasks {}
 
 impl SharedTasks {
-    /// A worker ends, or its function is replaced: what it has done is added up, and how long each member of a chain took.
-    fn leave(&self, function: &Function, times: &[Duration]) {
-        let Function::Chain(chain) = function else { return };
+    /// A worker ends, or its function is replaced: what it has done is added up.
+    fn add(&self, done: Vec<MemberWork>) {
         let Ok(mut all) = self.shares.lock() else { return };
-        let own = chain.shares().into_iter().zip(times).map(|(share, time)| MemberWork {
-            name: share.name,
-            packets: share.packets,
-            dropped: share.dropped,
-            time_ns: Some(time.as_nanos() as u64),
-        });
         if all.is_empty() {
-            all.extend(own);
+            all.extend(done);
         } else {
-            all.iter_mut().zip(own).for_each(|(sum, share)| sum.add(&share));
+            all.iter_mut().zip(done).for_each(|(sum, share)| sum.add(&share));
         }
     }
 }
@@ -448,25 +468,20 @@ pub(crate) fn run_on(cpu: Option<usize>) {
     let _ = cpu;
 }
 
-fn work(shared: &SharedTasks, mut function: Function, commit: Commit, hook: Option<&(dyn Fn(Task) + Send + Sync)>) {
-    let (mut verdicts, mut ids) = (Vec::with_capacity(256), Vec::new());
-    let cuts = !shared.fragments.is_empty();
+fn work(shared: &SharedTasks, function: Function, commit: Commit, hook: Option<&(dyn Fn(Task) + Send + Sync)>) {
+    let mut verdicts = Vec::with_capacity(256);
+    let mut worker = TaskWorker::new(function, !shared.fragments.is_empty());
     let mut seen = 0;
     let mask = shared.packets.len() - 1;
-    let mut times = match &function {
-        Function::Chain(chain) => vec![Duration::ZERO; chain.members().count()],
-        _ => Vec::new(),
-    };
     loop {
         let ticket = shared.ring.draw();
-        let Some(task) = shared.ring.wait(ticket) else { return shared.leave(&function, &times) };
+        let Some(task) = shared.ring.wait(ticket) else { return shared.add(worker.shares()) };
         let latest = shared.replacements.load(Ordering::Acquire);
         if latest != seen {
             seen = latest;
             let next = shared.replaced.lock().ok().and_then(|replaced| replaced.clone());
             if let Some(next) = next {
-                shared.leave(&std::mem::replace(&mut function, next), &times);
-                times.fill(Duration::ZERO);
+                shared.add(worker.replace(next));
             }
         }
         if let Some(hook) = hook {
@@ -483,34 +498,10 @@ fn work(shared: &SharedTasks, mut function: Function, commit: Commit, hook: Opti
                 let slots = shared.packets.as_ptr().add(from);
                 std::slice::from_raw_parts_mut(UnsafeCell::raw_get(slots), n)
             };
-            if cuts {
-                // Fragments tell of their packet by its number: one that is its own.
-                ids.clear();
-                ids.extend(burst.iter().map(|packet| packet.id));
-                (0..).zip(burst.iter_mut()).for_each(|(i, packet)| packet.id = PacketId(i));
-            }
-            match &mut function {
-                // A clock is read once a member and burst, some 25 ns for up to 32 packets.
-                Function::Chain(chain) => {
-                    let mut latest = Instant::now();
-                    chain.process_in_turn(Ps::ZERO, burst, &mut Null, &mut verdicts, |member| {
-                        let now = Instant::now();
-                        times[member] += now - std::mem::replace(&mut latest, now);
-                    });
-                }
-                one => one.process_burst(Ps::ZERO, burst, &mut Null, &mut verdicts),
-            }
-            if cuts {
-                for (packet, &id) in burst.iter_mut().zip(&ids) {
-                    packet.id = id;
-                }
-                for fragment in function.fragments_mut() {
-                    let i = fragment.id.0 as usize;
-                    fragment.id = ids[i];
-                    // SAFETY: as above.
-                    unsafe { (*shared.fragments[from + i].get()).push(std::mem::take(fragment)) };
-                }
-            }
+            worker.process(burst, &mut verdicts, |place, fragment| {
+                // SAFETY: as above.
+                unsafe { (*shared.fragments[from + place].get()).push(fragment) };
+            });
         }
         for (i, &verdict) in verdicts.iter().enumerate() {
             // SAFETY: as above.
@@ -538,6 +529,18 @@ impl Backend for CpuThreads {
         unsafe {
             std::ptr::swap(self.shared.packets[place].get(), packet);
             *self.shared.verdicts[place].get() = None;
+        }
+    }
+
+    fn slots_from(&mut self, number: u64, most: usize) -> Option<&mut [Packet]> {
+        let range = slots_in_turn(number, most, self.shared.packets.len());
+        // SAFETY: these slots are free: they are the host's. An UnsafeCell has the layout of what it holds.
+        unsafe {
+            for verdict in &self.shared.verdicts[range.clone()] {
+                *verdict.get() = None;
+            }
+            let first = UnsafeCell::raw_get(self.shared.packets.as_ptr().add(range.start));
+            Some(std::slice::from_raw_parts_mut(first, range.len()))
         }
     }
 
@@ -594,8 +597,25 @@ impl Backend for CpuThreads {
             }
             (*self.shared.verdicts[place].get()).take()
         };
-        let what = || format!("packet {number} was committed without a verdict");
-        verdict.ok_or_else(|| RouterError::Protocol { backend: "cpu", what: what() })
+        verdict.ok_or_else(|| without_verdict("cpu", number))
+    }
+
+    fn committed_slots(&mut self, first: u64, count: u32) -> Option<CommittedSlots<'_>> {
+        let range = slots_in_turn(first, count as usize, self.shared.packets.len());
+        let (shared, start, n) = (&self.shared, range.start, range.len());
+        // SAFETY: the packets were committed: their slots are the host's, and nobody else's until others are posted there, which takes
+        // `self`. An UnsafeCell has the layout of what it holds.
+        unsafe {
+            let fragments = match shared.fragments.get(range) {
+                Some(slots) => std::slice::from_raw_parts_mut(UnsafeCell::raw_get(slots.as_ptr()), n),
+                None => &mut [],
+            };
+            Some(CommittedSlots {
+                packets: std::slice::from_raw_parts(UnsafeCell::raw_get(shared.packets.as_ptr().add(start)), n),
+                verdicts: std::slice::from_raw_parts_mut(UnsafeCell::raw_get(shared.verdicts.as_ptr().add(start)), n),
+                fragments,
+            })
+        }
     }
 
     fn fragments(&self) -> &[Packet] {
@@ -627,6 +647,18 @@ impl Drop for CpuThreads {
     fn drop(&mut self) {
         self.shared.ring.stop(0);
     }
+}
+
+/// Places of the slots of at most `most` packets from `first` on, of `slots`, a power of two: up to the end of the slots.
+#[inline]
+pub(crate) fn slots_in_turn(first: u64, most: usize, slots: usize) -> std::ops::Range<usize> {
+    let place = first as usize & (slots - 1);
+    place..place + most.min(slots - place)
+}
+
+/// Committed, and nothing is said of what is to become of it.
+pub(crate) fn without_verdict(backend: &'static str, number: u64) -> RouterError {
+    RouterError::Protocol { backend, what: format!("packet {number} was committed without a verdict") }
 }
 
 /// A number of which the lower 40 bits are `low`, and which is `near` or at most a ring above it.

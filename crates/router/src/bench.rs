@@ -10,9 +10,11 @@
 //! Left out: writing packets to a sink, and the NIC's own part.
 
 mod changes;
+mod completion;
 mod plan;
 mod repeat;
 mod run;
+mod shares;
 mod watch;
 
 use std::collections::HashMap;
@@ -26,13 +28,16 @@ use serde::{Deserialize, Serialize};
 use traffic::Table;
 
 pub use changes::{ChangesPoint, ChangesSpec, PORTS as CHANGES_PORTS, bench_changes, changing};
+pub use completion::{LoopPoint, LoopSpec, bench_loop};
 pub use plan::BenchMode;
 pub use repeat::{COLUMNS as REPEAT_COLUMNS, RepeatSpec, bench_repeats};
+pub use shares::{SharesPoint, SharesSpec, bench_shares};
 pub use watch::{BenchTimes, measure};
 
 use crate::RouterError;
 use crate::backend::Commit;
 use crate::cuda::GpuContext;
+use crate::persistent::RoundTasks;
 use crate::setup::{FunctionNames, table, workers};
 use plan::{BenchStep, BenchWay, steps};
 use run::{BenchBed, BenchSubject};
@@ -70,6 +75,9 @@ pub struct BenchSpec {
     pub commits: Vec<Commit>,
     /// Warps a shader core of a kernel that stays (MCW); none is as many as fit.
     pub warps_per_core: Vec<Option<u32>>,
+    /// Tasks a round of the dispatcher of a kernel that stays; [`bench`] takes the first.
+    #[serde(skip)]
+    pub rounds: Vec<RoundTasks>,
     /// Batches.
     pub batches: Vec<u32>,
     /// Shares of what a mode carries at most.
@@ -110,6 +118,7 @@ impl Default for BenchSpec {
             modes: BenchMode::ALL.iter().map(|&(_, mode)| mode).collect(),
             commits: vec![Commit::default()],
             warps_per_core: vec![None],
+            rounds: vec![RoundTasks::default()],
             batches: (5..=13).map(|bits| 1 << bits).collect(),
             shares: vec![0.2, 0.5, 0.8, 0.95],
             loads: Vec::new(),

@@ -15,11 +15,13 @@ mod batch;
 mod driver;
 mod gather;
 mod gpu;
+mod link;
 
 pub use batch::{BatchMode, KernelBatch};
 pub use driver::{LIBRARY, NEEDED};
 pub use gather::GatheredBatch;
 pub use gpu::{Gpu, GpuContext, GpuSpec, Offer, PacketPlacement, probe};
+pub use link::{LinkTimes, measure_link};
 
 /// The kernels as PTX, made by `nvcc` of CUDA 13.0 from `kernels/router.cu` and told to be of ISA 8.0: see `tests/house/kernels.py`.
 pub const PTX: &str = include_str!("../kernels/router.ptx");

@@ -33,6 +33,10 @@ pub(crate) const STATUS_PLACE: usize = 17;
 pub(crate) const STATUS_ROUNDS: usize = 18;
 pub(crate) const STATUS_MOVES: usize = 32;
 pub(crate) const STATUS_WORDS: usize = 48;
+/// Of what the kernel that measures the bus writes: ns of all rounds of each part, and whether they are there.
+pub(crate) const LINK_PARTS: usize = 7;
+pub(crate) const LINK_DONE: usize = 7;
+pub(crate) const LINK_WORDS: usize = 9;
 pub(crate) const NEVER: u64 = u64::MAX;
 
 /// What a task's word says: generation 16 | count 8 | first 40.
@@ -291,6 +295,32 @@ pub struct Router {
     pub warps: u32,
     /// A [`Commit`](crate::Commit) as a number.
     pub commit: u32,
+    /// Of 32 words that a round of the dispatcher reads at least: 1, 2 or 4.
+    pub least_parts: u32,
+    /// And at most.
+    pub most_parts: u32,
+}
+
+/// What the kernel that measures the bus is given: `kernels/link.h` says what it does.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct LinkProbe {
+    /// Words of a task FIFO, in host memory.
+    pub fifo: u64,
+    /// The count that the host writes, in host memory.
+    pub asked: u64,
+    /// Where it comes back, in host memory.
+    pub answered: u64,
+    /// What was measured, in host memory.
+    pub times: u64,
+    /// A ring of published tasks, in device memory.
+    pub tasks: u64,
+    /// How long the kernel waits for the next count.
+    pub deadline_ns: u64,
+    /// Rounds of each part.
+    pub rounds: u32,
+    /// Counts that come back.
+    pub echoes: u32,
 }
 
 /// A reference that the host's build of the kernel has recorded.
@@ -353,6 +383,10 @@ mod tests {
             ENTRY_WORDS,
             size_of::<GatheredRegion>(),
             offset_of!(GatheredRegion, count_v6),
+            offset_of!(Router, least_parts),
+            size_of::<LinkProbe>(),
+            offset_of!(LinkProbe, rounds),
+            LINK_WORDS,
         ];
         for (which, ours) in ours.into_iter().enumerate() {
             assert_eq!(twin_layout(which as u32) as usize, ours, "item {which}");

@@ -18,6 +18,7 @@
 mod affinity;
 pub mod backend;
 pub mod bench;
+pub mod completion;
 pub mod cuda;
 pub mod delay;
 mod error;
@@ -36,14 +37,16 @@ pub mod sink;
 pub mod source;
 pub mod split;
 pub mod updates;
+mod worker;
 #[cfg(target_os = "linux")]
 mod xdp;
 
 pub use backend::{Backend, Commit, Committed, CpuThreads};
+pub use completion::RunToCompletion;
 pub use error::RouterError;
 pub use lowering::Lowering;
 pub use machine::{KernelMachine, Twin};
-pub use persistent::Persistent;
+pub use persistent::{Persistent, RoundTasks};
 pub use program::RouterProgram;
 pub use route::{RouteOptions, RouteReport, route};
 pub use split::SplitBackend;

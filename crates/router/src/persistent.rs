@@ -4,20 +4,21 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use functions::{Lookup, Verdict};
+use functions::Verdict;
 use packet::Packet;
 
 use crate::backend::{Backend, Commit, Committed, Watchdog, widen};
 use crate::layout::{
-    CONTROL_BEAT, CONTROL_STOP, CONTROL_WORDS, ENTRY_WORDS, KernelExit, KernelTables, NEVER, RING_ENTRIES, Router,
-    STATE_DONE, STATE_HEAD, STATE_TICKET, STATE_WORDS, STATUS_HEAD, STATUS_LEFT, STATUS_MOVES, STATUS_PLACE,
-    STATUS_ROUNDS, STATUS_WORDS, Task, WARP_LANES, generation_of, make_word, unused_word, word_generation, word_task,
+    CONTROL_BEAT, CONTROL_STOP, CONTROL_WORDS, ENTRY_WORDS, KernelExit, KernelTables, MOST_MEMBERS, NEVER,
+    RING_ENTRIES, Router, STATE_DONE, STATE_HEAD, STATE_TICKET, STATE_WORDS, STATUS_HEAD, STATUS_LEFT, STATUS_MOVES,
+    STATUS_PLACE, STATUS_ROUNDS, STATUS_WORDS, Task, WARP_LANES, generation_of, make_word, unused_word,
+    word_generation, word_task,
 };
 use crate::machine::KernelMachine;
 use crate::memory::{Fragments, PacketMemory, SharedMemory};
 use crate::program::{MemberWork, Tally, verdict_of};
 use crate::protocol::Ledger;
-use crate::updates::{ChangesMade, RouteChange, TableUpdates, unfit};
+use crate::updates::{ChangesMade, ChangingRoutes, RouteChange, TableUpdates, unfit};
 use crate::{RouterError, RouterProgram};
 
 /// Packets that are laid in between two signs of life.
@@ -26,6 +27,45 @@ const PUTS_A_BEAT: u64 = 4096;
 /// Polls that find nothing between two questions whether the kernel failed: each is a call of the driver, and takes longer than
 /// a task.
 const IDLE_POLLS_A_CHECK: u32 = 1 << 12;
+
+/// How many tasks the dispatcher asks the bus for in one round. It begins with `least`, doubles that where it has found all, and
+/// halves it where it has found no more than half.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RoundTasks {
+    /// At least: 32, 64 or 128.
+    pub least: u32,
+    /// At most, no less than `least`.
+    pub most: u32,
+}
+
+impl Default for RoundTasks {
+    fn default() -> RoundTasks {
+        RoundTasks { least: 32, most: 128 }
+    }
+}
+
+impl RoundTasks {
+    /// Reads `64`, or `32-128`.
+    ///
+    /// # Errors
+    /// Anything else, and other numbers than 32, 64 and 128.
+    pub fn parse(text: &str) -> Result<RoundTasks, RouterError> {
+        let (least, most) = text.split_once('-').unwrap_or((text, text));
+        let number = |part: &str| part.trim().parse().ok().filter(|tasks| [32, 64, 128].contains(tasks));
+        match (number(least), number(most)) {
+            (Some(least), Some(most)) if least <= most => Ok(RoundTasks { least, most }),
+            _ => {
+                let allowed = "must be 32, 64 or 128, or two of them in order, as 32-128";
+                Err(RouterError::Setting { what: "tasks a round", came: text.into(), allowed })
+            }
+        }
+    }
+
+    /// In warps' worth of words.
+    fn parts(self) -> (u32, u32) {
+        (self.least / WARP_LANES, self.most / WARP_LANES)
+    }
+}
 
 /// How a persistent kernel is set up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +78,8 @@ pub struct KernelSetup {
     pub commit: Commit,
     /// How long host and kernel wait for each other before they give up.
     pub deadline: Duration,
+    /// What the dispatcher reads at a time.
+    pub round: RoundTasks,
     /// The number of the first task: 0 but in tests of what happens when generations wrap.
     pub base: u64,
 }
@@ -49,6 +91,7 @@ impl Default for KernelSetup {
             frame_bytes: 2048,
             commit: Commit::Device,
             deadline: Duration::from_secs(5),
+            round: RoundTasks::default(),
             base: 0,
         }
     }
@@ -118,29 +161,34 @@ impl<M: KernelMachine> Persistent<M> {
         Ok(made)
     }
 
-    /// A lookup on a router of `ports` ports, whose routes [`Backend::change`] changes while packets go.
+    /// `routes`, which [`Backend::change`] changes while packets go; `before` and `after` are what else a chain has on either side.
     ///
     /// # Errors
-    /// As [`Persistent::new`]; a lookup of another structure than DIR-24-8.
+    /// As [`Persistent::new`] and [`RouterProgram::chain`]; a lookup of another structure than DIR-24-8.
     pub fn with_updates(
         mut machine: M,
-        lookup: &Lookup,
-        ports: u16,
+        routes: &ChangingRoutes,
+        before: &[RouterProgram],
+        after: &[RouterProgram],
         setup: KernelSetup,
     ) -> Result<Persistent<M>, RouterError> {
         machine.open_tables()?;
-        let own = lookup.unshared()?;
-        let (mut made, tables) = Persistent::launched(machine, &RouterProgram::lookup(own.clone(), ports), setup)?;
-        made.updates = Some(TableUpdates::new(own, &tables)?);
+        let own = routes.unshared()?;
+        let members: Vec<RouterProgram> =
+            before.iter().cloned().chain([own.program()]).chain(after.iter().cloned()).collect();
+        // Programs before may be chains themselves.
+        let place = before.iter().map(|program| program.members().count()).sum::<usize>();
+        let (mut made, tables) = Persistent::launched(machine, &RouterProgram::chain(members)?, setup)?;
+        made.updates = Some(TableUpdates::new(own, &tables[place])?);
         Ok(made)
     }
 
-    /// With the tables of its first member.
+    /// With the tables of its members.
     fn launched(
         mut machine: M,
         program: &RouterProgram,
         setup: KernelSetup,
-    ) -> Result<(Persistent<M>, KernelTables), RouterError> {
+    ) -> Result<(Persistent<M>, [KernelTables; MOST_MEMBERS]), RouterError> {
         let memory = PacketMemory::new(&mut machine, program, setup.slots, setup.frame_bytes)?;
         let any = program.is_any();
         let entries = RING_ENTRIES as usize;
@@ -164,6 +212,7 @@ impl<M: KernelMachine> Persistent<M> {
         };
         let (tasks, done) = (near("published tasks", entries.as_flattened())?, near("the delay commit queue", &ring)?);
         let state = near("counters", &state)?;
+        let (least_parts, most_parts) = setup.round.parts();
         let router = Router {
             program: program.place(&mut machine)?,
             packets: memory.layout(),
@@ -178,6 +227,8 @@ impl<M: KernelMachine> Persistent<M> {
             deadline_ns: setup.deadline.as_nanos() as u64,
             warps: machine.warps(any),
             commit: setup.commit as u32,
+            least_parts,
+            most_parts,
         };
         machine.launch(&router, any)?;
         let made = Persistent {
@@ -200,7 +251,7 @@ impl<M: KernelMachine> Persistent<M> {
             stopped: false,
             prepared: false,
         };
-        Ok((made, router.program.member[0]))
+        Ok((made, router.program.member))
     }
 
     /// Where it runs.

@@ -13,13 +13,15 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use functions::Verdict;
+use functions::{DropReason, Verdict};
 use packet::Packet;
 use serde::Serialize;
+use units::PortId;
 
 use crate::RouterError;
-use crate::backend::{Backend, Committed};
+use crate::backend::{Backend, Committed, CommittedSlots, without_verdict};
 use crate::delay::{DelaySummary, Delays};
+use crate::layout::WARP_LANES;
 use crate::program::MemberWork;
 use crate::sink::FrameSink;
 use crate::source::{FrameSource, NextFrame};
@@ -214,16 +216,18 @@ pub fn route_until(
     let mut run = RouterRun::new(backend, sink, options);
     let mut packet = Packet::default();
     let (mut waiting, mut ended, mut stopped) = (false, false, false);
+    let live = source.is_live();
     loop {
         if !ended && stop.load(Ordering::Relaxed) {
             (ended, stopped) = (true, true);
         }
+        run.turn();
+        if !ended && options.pace == Pace::AsFast && !live {
+            ended = run.receive(source, options)?;
+        }
         // A turn of ingress takes at most a batch, so that egress has its turn as well.
-        for _ in 0..options.batch.max(32) {
-            if ended || run.is_full() {
-                break;
-            }
-            if options.packets.is_some_and(|most| run.put >= most) || run.is_over() {
+        while !ended && run.put < run.end_of_turn && !run.is_full() {
+            if run.is_over(options) {
                 ended = true;
                 break;
             }
@@ -237,11 +241,11 @@ pub fn route_until(
                     }
                 }
             }
-            if !source.is_live() && options.pace == Pace::Arrival && !run.is_due(&packet) {
+            if !live && options.pace == Pace::Arrival && !run.is_due(&packet) {
                 break;
             }
-            let arrived = source.arrived();
-            run.take_in(&mut packet, source.is_live(), arrived);
+            let arrived = if live { source.arrived() } else { None };
+            run.take_in(&mut packet, live, arrived);
             waiting = false;
         }
         run.post(ended)?;
@@ -249,6 +253,9 @@ pub fn route_until(
         if ended && run.committed == run.put {
             break;
         }
+    }
+    if run.committed > 0 && !run.timed {
+        run.last_commit = run.now();
     }
     run.backend.stop()?;
     run.sink.finish()?;
@@ -278,19 +285,26 @@ struct RouterRun<'a> {
     timeout: BatchTimeout,
     most: u64,
     slots: u64,
-    time: Option<Duration>,
+    name: &'static str,
     /// Packets laid into slots, posted, committed. Slots are free again once all packets before are committed.
     put: u64,
     posted: u64,
     committed: u64,
     oldest: u64,
-    /// By slot: whether the packet there is committed, and when it arrived.
+    /// By slot: whether the packet there is committed and one before it is not, and when it arrived. How many are so.
     done: Vec<bool>,
+    early: u64,
     arrivals: Vec<u64>,
     timed: bool,
     start: Instant,
     first: Option<u64>,
     last_commit: u64,
+    /// When this turn of ingress began, or the latest of which that is known; whether it is asked for in each.
+    turn: u64,
+    clocked: bool,
+    /// Packets after which this turn of ingress is over.
+    end_of_turn: u64,
+    left: LeavingPackets,
     /// The mean gap between arrivals, times 2^[`GAP_SHIFT`].
     gap: u64,
     latest: u64,
@@ -304,6 +318,98 @@ struct RouterRun<'a> {
     report: RouteReport,
 }
 
+/// What has become of packets.
+struct LeavingPackets {
+    /// By port, in four parts: a count in memory waits for the one before, which is often of the same port.
+    ports: Vec<[u64; 4]>,
+    /// By reason.
+    dropped: [u64; DropReason::ALL.len()],
+    /// Packets that were cut, and frames that left beside the first one of each.
+    fragmented: u64,
+    fragments: u64,
+}
+
+impl Default for LeavingPackets {
+    fn default() -> LeavingPackets {
+        LeavingPackets { ports: Vec::new(), dropped: [0; DropReason::ALL.len()], fragmented: 0, fragments: 0 }
+    }
+}
+
+impl LeavingPackets {
+    /// A packet leaves by a port, in one of the parts of its count.
+    #[inline]
+    fn count(&mut self, port: PortId, part: usize) {
+        let place = usize::from(port.0);
+        if place >= self.ports.len() {
+            self.ports.resize(place + 1, [0; 4]);
+        }
+        self.ports[place][part % 4] += 1;
+    }
+
+    /// Sends a packet, and its fragments behind it, or drops it.
+    fn leave(
+        &mut self,
+        sink: &mut dyn FrameSink,
+        packet: &Packet,
+        verdict: Verdict,
+        fragments: &[Packet],
+    ) -> Result<(), RouterError> {
+        match verdict {
+            Verdict::Forward { port } => {
+                self.count(port, 0);
+                sink.send(packet, port)?;
+                if !fragments.is_empty() {
+                    // The others leave behind the first, and nothing between them.
+                    self.fragmented += 1;
+                    self.fragments += fragments.len() as u64;
+                    fragments.iter().try_for_each(|fragment| sink.send(fragment, port))?;
+                }
+            }
+            Verdict::Drop(reason) => self.dropped[reason as usize] += 1,
+        }
+        Ok(())
+    }
+
+    /// The same with all of `slots`, whose first packet is number `first`.
+    fn leave_slots(
+        &mut self,
+        sink: &mut dyn FrameSink,
+        slots: CommittedSlots<'_>,
+        backend: &'static str,
+        first: u64,
+    ) -> Result<(), RouterError> {
+        let CommittedSlots { packets, verdicts, fragments } = slots;
+        if !fragments.is_empty() {
+            for (place, (packet, verdict)) in packets.iter().zip(verdicts).enumerate() {
+                let verdict = verdict.take().ok_or_else(|| without_verdict(backend, first + place as u64))?;
+                self.leave(sink, packet, verdict, &fragments[place])?;
+            }
+            fragments.iter_mut().for_each(Vec::clear);
+            return Ok(());
+        }
+        for (place, verdict) in verdicts.iter().enumerate() {
+            match verdict {
+                Some(Verdict::Forward { port }) => self.count(*port, place),
+                Some(Verdict::Drop(reason)) => self.dropped[*reason as usize] += 1,
+                None => return Err(without_verdict(backend, first + place as u64)),
+            }
+        }
+        sink.send_burst(packets, verdicts)?;
+        verdicts.fill(None);
+        Ok(())
+    }
+
+    fn tell(self, report: &mut RouteReport) {
+        let LeavingPackets { ports, dropped, fragmented, fragments } = self;
+        let of_port = |parts: [u64; 4]| parts.iter().sum::<u64>();
+        report.ports = (0..).zip(ports.into_iter().map(of_port)).filter(|&(_, packets)| packets > 0).collect();
+        report.forwarded = report.ports.values().sum();
+        let by_reason = DropReason::ALL.iter().map(|reason| reason.name()).zip(dropped);
+        report.dropped = by_reason.filter(|&(_, packets)| packets > 0).collect();
+        (report.fragmented, report.fragments) = (fragmented, fragments);
+    }
+}
+
 impl<'a> RouterRun<'a> {
     fn new(backend: &'a mut dyn Backend, sink: &'a mut dyn FrameSink, options: &RouteOptions) -> RouterRun<'a> {
         let (slots, most, name) = (backend.slots(), u64::from(backend.most()), backend.name());
@@ -314,17 +420,22 @@ impl<'a> RouterRun<'a> {
             timeout: options.timeout,
             most,
             slots,
-            time: options.time,
+            name,
             put: 0,
             posted: 0,
             committed: 0,
             oldest: 0,
             done: vec![false; slots as usize],
+            early: 0,
             arrivals: vec![0; slots as usize],
             timed: options.pace == Pace::Arrival,
             start: Instant::now(),
             first: None,
             last_commit: 0,
+            turn: 0,
+            clocked: true,
+            end_of_turn: 0,
+            left: LeavingPackets::default(),
             gap: 0,
             latest: 0,
             held: 0,
@@ -341,8 +452,49 @@ impl<'a> RouterRun<'a> {
         self.start.elapsed().as_nanos() as u64
     }
 
-    fn is_over(&self) -> bool {
-        self.time.is_some_and(|time| self.start.elapsed() >= time)
+    /// A turn of ingress begins.
+    fn turn(&mut self) {
+        if self.clocked {
+            self.turn = self.now();
+        }
+        self.end_of_turn = self.put + self.batch.max(u64::from(WARP_LANES));
+    }
+
+    /// Whether nothing more is to be taken: there were as many packets as asked for, or it is late.
+    fn is_over(&self, options: &RouteOptions) -> bool {
+        options.packets.is_some_and(|most| self.put >= most)
+            || options.time.is_some_and(|time| u128::from(self.turn) >= time.as_nanos())
+    }
+
+    /// Receives this turn's packets into their slots, where that can be done; whether they were the last.
+    fn receive(&mut self, source: &mut dyn FrameSource, options: &RouteOptions) -> Result<bool, RouterError> {
+        while self.put < self.end_of_turn && !self.is_full() {
+            if self.is_over(options) {
+                return Ok(true);
+            }
+            let free = self.slots - (self.put - self.oldest);
+            let wanted = (self.end_of_turn - self.put).min(free);
+            let most = options.packets.map_or(wanted, |most| wanted.min(most - self.put));
+            let Some(slots) = self.backend.slots_from(self.put, most as usize) else { return Ok(false) };
+            let (count, next) = source.fill(slots)?;
+            self.bytes += slots[..count].iter().map(Packet::l2_bytes).sum::<u64>();
+            // As long as there is always a packet nobody waits, and a clock takes as long as a packet.
+            self.clocked = options.time.is_some() || next != NextFrame::Packet;
+            if self.clocked {
+                self.turn = self.now();
+            }
+            // All of a turn arrive at once: of a rate, by which batches are waited for, that says nothing.
+            let place = (self.put & (self.slots - 1)) as usize;
+            self.arrivals[place..place + count].fill(self.turn);
+            self.put += count as u64;
+            if count > 0 {
+                self.first.get_or_insert(self.turn);
+            }
+            if next != NextFrame::Packet {
+                return Ok(next == NextFrame::End);
+            }
+        }
+        Ok(false)
     }
 
     fn is_full(&self) -> bool {
@@ -357,22 +509,29 @@ impl<'a> RouterRun<'a> {
         let arrival = match arrived {
             // What came before the run waits since its start.
             Some(arrived) => arrived.saturating_duration_since(self.start).as_nanos() as u64,
-            None if self.timed && !live => packet.arrival.0 / 1000,
-            None => self.now(),
+            None if live => self.now(),
+            None if self.timed => packet.arrival.0 / 1000,
+            // Packets that are there as fast as they are taken arrive with their turn.
+            None => self.turn,
         };
         self.timed |= live;
-        let place = (self.put & (self.slots - 1)) as usize;
-        (self.arrivals[place], self.done[place]) = (arrival, false);
+        let held = if live { std::mem::take(&mut self.held) } else { 0 };
+        self.bytes += packet.l2_bytes();
+        self.backend.put(self.put, packet);
+        self.arrive(arrival, held);
+    }
+
+    /// Packet `put` is in its slot.
+    #[inline]
+    fn arrive(&mut self, arrival: u64, held: u64) {
+        self.arrivals[(self.put & (self.slots - 1)) as usize] = arrival;
         // Before the first there is no gap: how long nobody came at the start says nothing of the rate.
         if self.first.is_some() {
-            let held = if live { std::mem::take(&mut self.held) } else { 0 };
             let gap = arrival.saturating_sub(self.latest).saturating_sub(held);
             self.gap = self.gap - (self.gap >> GAP_SHIFT) + gap;
         }
         self.latest = arrival;
         self.first.get_or_insert(arrival);
-        self.bytes += packet.l2_bytes();
-        self.backend.put(self.put, packet);
         self.put += 1;
     }
 
@@ -387,12 +546,13 @@ impl<'a> RouterRun<'a> {
             BatchTimeout::Adaptive => 2 * self.batch * (self.gap >> GAP_SHIFT),
         };
         let full = waiting >= self.batch;
-        let now = self.now();
-        let flush = ended || self.is_full() || (!full && now.saturating_sub(oldest) >= timeout);
-        if !full && !flush {
-            return Ok(());
-        }
+        let mut flush = ended || self.is_full();
         if !full {
+            let now = self.now();
+            flush |= now.saturating_sub(oldest) >= timeout;
+            if !flush {
+                return Ok(());
+            }
             self.held = now.saturating_sub(self.latest);
         }
         // Whole batches, and the rest only if it waits no longer.
@@ -418,11 +578,11 @@ impl<'a> RouterRun<'a> {
             std::thread::yield_now();
         }
         if !out.is_empty() {
-            let now = self.now();
-            for committed in out.drain(..) {
-                for number in committed.first..committed.first + u64::from(committed.count) {
-                    self.take_out(number, now)?;
-                }
+            // Where no delay is told nobody asks for the time but once, at the end.
+            let now = if self.timed { self.now() } else { self.turn };
+            for Committed { first, count } in out.drain(..) {
+                self.note(first, count)?;
+                self.take_out(first, count, now)?;
             }
             self.last_commit = now;
         }
@@ -431,46 +591,65 @@ impl<'a> RouterRun<'a> {
         Ok(())
     }
 
-    fn take_out(&mut self, number: u64, now: u64) -> Result<(), RouterError> {
-        let place = (number & (self.slots - 1)) as usize;
-        if number < self.oldest || number >= self.posted || std::mem::replace(&mut self.done[place], true) {
-            let what = format!("packet {number} was committed, which was not to be");
-            return Err(RouterError::Protocol { backend: self.backend.name(), what });
-        }
-        self.committed += 1;
-        self.report.reordered += u64::from(number < self.highest);
-        self.highest = self.highest.max(number);
-        while self.oldest < self.posted && self.done[(self.oldest & (self.slots - 1)) as usize] {
-            self.oldest += 1;
-        }
-        if self.timed {
-            self.delays.add(now.saturating_sub(self.arrivals[place]));
-        }
-        if self.backend.lost(number) {
-            self.report.lost += 1;
+    /// So many packets from `first` on are committed, wherever that is in their order.
+    fn note(&mut self, first: u64, count: u32) -> Result<(), RouterError> {
+        let end = first + u64::from(count);
+        self.committed += u64::from(count);
+        // In order, and nothing before it was early: nobody has to remember which are done.
+        if first == self.oldest && end <= self.posted && self.early == 0 {
+            (self.oldest, self.highest) = (end, end.saturating_sub(1).max(self.highest));
             return Ok(());
         }
-        match self.backend.take(number, &mut self.spare)? {
-            Verdict::Forward { port } => {
-                self.report.forwarded += 1;
-                *self.report.ports.entry(port.0).or_default() += 1;
-                self.sink.send(&self.spare, port)?;
-                // The others leave behind the first, and nothing between them.
-                let fragments = self.backend.fragments();
-                self.report.fragmented += u64::from(!fragments.is_empty());
-                self.report.fragments += fragments.len() as u64;
-                fragments.iter().try_for_each(|fragment| self.sink.send(fragment, port))
+        for number in first..end {
+            let place = (number & (self.slots - 1)) as usize;
+            if number < self.oldest || number >= self.posted || std::mem::replace(&mut self.done[place], true) {
+                let what = format!("packet {number} was committed, which was not to be");
+                return Err(RouterError::Protocol { backend: self.backend.name(), what });
             }
-            Verdict::Drop(reason) => {
-                *self.report.dropped.entry(reason.name()).or_default() += 1;
-                Ok(())
+            self.early += 1;
+            self.report.reordered += u64::from(number < self.highest);
+            self.highest = self.highest.max(number);
+            while self.oldest < self.posted {
+                if !std::mem::take(&mut self.done[(self.oldest & (self.slots - 1)) as usize]) {
+                    break;
+                }
+                (self.oldest, self.early) = (self.oldest + 1, self.early - 1);
             }
         }
+        Ok(())
+    }
+
+    fn take_out(&mut self, first: u64, count: u32, now: u64) -> Result<(), RouterError> {
+        let end = first + u64::from(count);
+        if self.timed {
+            for number in first..end {
+                self.delays.add(now.saturating_sub(self.arrivals[(number & (self.slots - 1)) as usize]));
+            }
+        }
+        let (sink, left, mut next) = (&mut *self.sink, &mut self.left, first);
+        while next < end {
+            // In their slots, as many as lie one after the other, or one by one.
+            if let Some(slots) = self.backend.committed_slots(next, (end - next) as u32) {
+                let count = slots.packets.len() as u64;
+                left.leave_slots(sink, slots, self.name, next)?;
+                next += count;
+                continue;
+            }
+            if self.backend.lost(next) {
+                self.report.lost += 1;
+            } else {
+                let verdict = self.backend.take(next, &mut self.spare)?;
+                left.leave(sink, &self.spare, verdict, self.backend.fragments())?;
+            }
+            next += 1;
+        }
+        Ok(())
     }
 
     fn report(self, options: &RouteOptions) -> RouteReport {
         let mut report = self.report;
         report.packets = self.committed;
+        self.left.tell(&mut report);
         let at = |ns| self.start + Duration::from_nanos(ns);
         let span = self.first.map(|first| (at(first), at(self.last_commit.max(first))));
         report.parts = ReportParts { delays: self.delays, span, bytes: self.bytes };

@@ -212,7 +212,8 @@ pub struct RouterSpec {
     pub out: Option<PathBuf>,
     /// Whether forwarded packets are sent by the interface that they came from.
     pub reflect: bool,
-    /// Workers; as many as there are cores, less one, if left out.
+    /// Workers; as many as there are cores, less one, if left out. With 0 and backend `cpu` who receives and sends works as well: run to
+    /// completion, a core a queue.
     pub threads: Option<u32>,
     /// Whether packets leave in the order in which they came.
     pub ordered: bool,
@@ -381,6 +382,9 @@ fn judge(spec: &RouterSpec) -> Result<(), RouterError> {
     if let Some(mpps) = spec.mpps.filter(|_| spec.speed.is_some() || spec.interface.is_some()) {
         return clash("mpps", &mpps.to_string(), "not together with a speed or an interface");
     }
+    if spec.threads == Some(0) && !matches!(spec.backend, Choice::Cpu | Choice::Auto) {
+        return clash("threads", "0", "only with backend cpu, where who receives and sends works as well");
+    }
     let (gpu, stays) = (spec.backend.has_gpu(), matches!(spec.mode, GpuMode::ZeroCopy | GpuMode::Resident));
     if let Some(warps) = spec.warps_per_core.filter(|_| !(gpu && stays)) {
         return clash("warps_per_core", &warps.to_string(), "only with a GPU and a kernel that stays");
@@ -412,8 +416,8 @@ fn judge_queues(spec: &RouterSpec) -> Result<(), RouterError> {
         () if spec.interface.is_none() => clash("more than one only with an interface to receive from"),
         () if spec.out.is_some() => clash("a capture is written by one thread: leave one out"),
         () if spec.backend != Choice::Cpu => clash("more than one only with backend cpu: each has workers of its own"),
-        () if spec.threads.is_some_and(|threads| threads < queues) => {
-            clash("each wants a worker: as many threads, or more")
+        () if spec.threads.is_some_and(|threads| threads != 0 && threads < queues) => {
+            clash("each wants a worker: as many threads, or more; or 0, where each works itself")
         }
         () => Ok(()),
     }

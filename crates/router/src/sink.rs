@@ -5,6 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use functions::Verdict;
 use packet::Packet;
 use units::PortId;
 
@@ -17,6 +18,19 @@ pub trait FrameSink {
     /// # Errors
     /// It cannot be written.
     fn send(&mut self, packet: &Packet, port: PortId) -> Result<(), RouterError>;
+
+    /// Those of `packets` leave whose verdict says so, each by its port; each has its verdict in the same place.
+    ///
+    /// # Errors
+    /// As [`FrameSink::send`].
+    fn send_burst(&mut self, packets: &[Packet], verdicts: &[Option<Verdict>]) -> Result<(), RouterError> {
+        for (packet, verdict) in packets.iter().zip(verdicts) {
+            if let Some(Verdict::Forward { port }) = verdict {
+                self.send(packet, *port)?;
+            }
+        }
+        Ok(())
+    }
 
     /// What was sent until now need not wait for more: a turn of egress is over.
     ///
@@ -46,6 +60,10 @@ pub struct Nowhere;
 
 impl FrameSink for Nowhere {
     fn send(&mut self, _: &Packet, _: PortId) -> Result<(), RouterError> {
+        Ok(())
+    }
+
+    fn send_burst(&mut self, _: &[Packet], _: &[Option<Verdict>]) -> Result<(), RouterError> {
         Ok(())
     }
 }

@@ -26,6 +26,20 @@ pub trait FrameSource {
     /// It cannot be read.
     fn next(&mut self, packet: &mut Packet) -> Result<NextFrame, RouterError>;
 
+    /// Fills packets from the first on, as long as there are any: how many, and what came after the last of them, if not a packet.
+    ///
+    /// # Errors
+    /// As [`FrameSource::next`].
+    fn fill(&mut self, packets: &mut [Packet]) -> Result<(usize, NextFrame), RouterError> {
+        for (count, packet) in packets.iter_mut().enumerate() {
+            let next = self.next(packet)?;
+            if next != NextFrame::Packet {
+                return Ok((count, next));
+            }
+        }
+        Ok((packets.len(), NextFrame::Packet))
+    }
+
     /// Whether packets arrive when they do, not when `arrival` says.
     fn is_live(&self) -> bool {
         false

@@ -15,13 +15,15 @@
 //! state: here the commit of their task).
 
 use std::collections::{HashSet, VecDeque};
+use std::net::IpAddr;
 
-use functions::lookup::{EntryRun, GROUP_ENTRIES, Lookup, NextHop};
+use functions::lookup::{Dir24_8, EntryRun, GROUP_ENTRIES, Lookup, Lpm6, NextHop};
+use functions::{Forward, FunctionError};
 use packet::Prefix;
 
-use crate::RouterError;
 use crate::layout::KernelTables;
 use crate::machine::KernelMachine;
+use crate::{RouterError, RouterProgram};
 
 /// Changes that are made at once: their graces are the same.
 const MOST_AT_ONCE: usize = 64;
@@ -113,10 +115,67 @@ impl UpdatePhases {
     }
 }
 
+/// What has routes that can change under a kernel: tables of DIR-24-8, by themselves or within forwarding.
+#[derive(Clone, Debug)]
+pub enum ChangingRoutes {
+    /// A lookup by DIR-24-8, on a router of so many ports.
+    Lookup(Lookup, u16),
+    /// Forwarding. A change to a next hop that has no adjacency is refused.
+    Forward(Forward),
+}
+
+impl ChangingRoutes {
+    /// The same routes in tables that nobody shares.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn unshared(&self) -> Result<ChangingRoutes, FunctionError> {
+        Ok(match self {
+            ChangingRoutes::Lookup(lookup, ports) => ChangingRoutes::Lookup(lookup.unshared()?, *ports),
+            ChangingRoutes::Forward(forward) => ChangingRoutes::Forward(forward.unshared()?),
+        })
+    }
+
+    /// The program that looks up in these tables.
+    pub fn program(&self) -> RouterProgram {
+        match self {
+            ChangingRoutes::Lookup(lookup, ports) => RouterProgram::lookup(lookup.clone(), *ports),
+            ChangingRoutes::Forward(forward) => RouterProgram::forward(forward.clone()),
+        }
+    }
+
+    /// The next hop of `addr`.
+    pub fn next_hop(&self, addr: IpAddr) -> Option<NextHop> {
+        match self {
+            ChangingRoutes::Lookup(lookup, _) => lookup.next_hop(addr),
+            ChangingRoutes::Forward(forward) => forward.next_hop(addr),
+        }
+    }
+
+    /// Makes a change; [`None`] while anybody shares the tables, and of another structure.
+    ///
+    /// # Errors
+    /// A change that cannot be made, and was not.
+    pub fn update(&mut self, change: RouteChange) -> Option<Result<Option<NextHop>, FunctionError>> {
+        match self {
+            ChangingRoutes::Lookup(lookup, _) => lookup.update(change.prefix, change.next_hop),
+            ChangingRoutes::Forward(forward) => forward.update(change.prefix, change.next_hop),
+        }
+    }
+
+    fn tables(&mut self) -> Result<(&mut Dir24_8<u32>, &mut Lpm6), RouterError> {
+        match self {
+            ChangingRoutes::Lookup(lookup, _) => lookup.dir24_mut(),
+            ChangingRoutes::Forward(forward) => forward.dir24_mut(),
+        }
+        .ok_or_else(unfit)
+    }
+}
+
 /// Changes on their way to a kernel's tables.
 pub(crate) struct TableUpdates {
-    /// Nobody else has it.
-    lookup: Lookup,
+    /// Nobody else has them.
+    routes: ChangingRoutes,
     /// Where the kernel's tables are: tbl24, tbl8, and those of IPv6.
     tables: [u64; 4],
     waiting: VecDeque<RouteChange>,
@@ -129,16 +188,16 @@ pub(crate) struct TableUpdates {
 }
 
 impl TableUpdates {
-    /// Of a lookup by DIR-24-8 that nobody shares, whose tables the kernel has as `tables` says.
+    /// Of routes that nobody shares, whose tables the kernel has as `tables` says.
     ///
     /// # Errors
     /// It is shared, or of another structure.
-    pub(crate) fn new(mut lookup: Lookup, tables: &KernelTables) -> Result<TableUpdates, RouterError> {
-        let Some((v4, v6)) = lookup.dir24_mut() else { return Err(unfit()) };
+    pub(crate) fn new(mut routes: ChangingRoutes, tables: &KernelTables) -> Result<TableUpdates, RouterError> {
+        let (v4, v6) = routes.tables()?;
         v4.follow();
         v6.follow();
         Ok(TableUpdates {
-            lookup,
+            routes,
             tables: [tables.tbl24, tables.tbl8, tables.tbl24_v6, tables.tbl8_v6],
             waiting: VecDeque::new(),
             links: Vec::new(),
@@ -187,7 +246,7 @@ impl TableUpdates {
             }
             UpdateDeed::Seen => self.made.done = self.made.begun,
             UpdateDeed::Rested => {
-                let (v4, v6) = self.lookup.dir24_mut().ok_or_else(unfit)?;
+                let (v4, v6) = self.routes.tables()?;
                 v4.end_rest();
                 v6.end_rest();
             }
@@ -198,14 +257,14 @@ impl TableUpdates {
     fn begin(&mut self, machine: &mut impl KernelMachine) -> Result<(), RouterError> {
         for change in self.waiting.drain(..self.waiting.len().min(MOST_AT_ONCE)) {
             // What is refused has changed nothing. Which ones are, nobody else can say: it depends on how many groups rest.
-            let made = self.lookup.update(change.prefix, change.next_hop).ok_or_else(unfit)?;
+            let made = self.routes.update(change).ok_or_else(unfit)?;
             if made.is_err() {
                 self.refused.push(self.made.begun);
                 self.made.refused += 1;
             }
             self.made.begun += 1;
         }
-        let (v4, v6) = self.lookup.dir24_mut().ok_or_else(unfit)?;
+        let (v4, v6) = self.routes.tables()?;
         let written = [v4.written(), v6.written()];
         let (mut fresh, mut groups) = (HashSet::new(), Vec::new());
         for (family, runs) in written.into_iter().enumerate() {
@@ -236,6 +295,7 @@ impl TableUpdates {
 
 /// What cannot be updated.
 pub(crate) fn unfit() -> RouterError {
-    let allowed = "routes change under a kernel in a lookup by DIR-24-8 alone, which nothing else shares";
+    let allowed =
+        "routes change under a kernel by DIR-24-8 alone, in a lookup or in forwarding whose tables nothing else shares";
     RouterError::Setting { what: "updates", came: "another function".into(), allowed }
 }

@@ -84,9 +84,9 @@ def seed(says: str, panel: str | None = None, least: int | None = 0, **more: Any
     return typer.Option("--seed", metavar="N", min=least, help=f"{says}.", rich_help_panel=panel, **more)
 
 
-def threads(says: str, panel: str | None = None, **more: Any) -> Any:
+def threads(says: str, panel: str | None = None, least: int = 1, **more: Any) -> Any:
     """The option `--threads`; `says` is what runs on them."""
-    return typer.Option("--threads", metavar="N", min=1, help=says, rich_help_panel=panel, **more)
+    return typer.Option("--threads", metavar="N", min=least, help=says, rich_help_panel=panel, **more)
 
 
 def jobs(says: str, panel: str, least: int | None = None) -> Any:

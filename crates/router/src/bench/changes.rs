@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use functions::Adjacency;
 use functions::lookup::{NextHop, Structure};
-use functions::{Lookup, Verdict};
+use functions::{DropReason, Forward, ForwardSpec, Lookup, Verdict};
 use packet::{L3, Packet, Prefix};
 use serde::Serialize;
 use units::PortId;
@@ -21,7 +22,7 @@ use crate::delay::Delays;
 use crate::layout::WARP_LANES;
 use crate::persistent::{KernelSetup, Persistent};
 use crate::setup::{FunctionName, FunctionNames, table};
-use crate::updates::{ChangesMade, RouteChange};
+use crate::updates::{ChangesMade, ChangingRoutes, RouteChange};
 
 /// More than there are ports, so that verdicts tell next hops apart.
 pub const PORTS: u16 = 997;
@@ -203,15 +204,15 @@ impl Backend for Changing<'_> {
     }
 }
 
-/// Looks `packets` up by `backend`, whose tables are those of `lookup` on [`PORTS`] ports, while routes change. Their number is a
-/// multiple of 32.
+/// Sends `packets` through `backend`, whose tables are those of `routes` with ports of [`PORTS`] next hops, while routes change. Their
+/// number is a multiple of 32.
 ///
 /// # Errors
 /// The backend fails, or its tables do not change.
 pub fn changing(
     backend: &mut dyn Backend,
     packets: &[Packet],
-    lookup: &Lookup,
+    routes: &ChangingRoutes,
     spec: &ChangesSpec,
 ) -> Result<ChangesPoint, RouterError> {
     let count = packets.len() as u64;
@@ -246,7 +247,7 @@ pub fn changing(
     let mut refused = backend.refused_changes().iter().peekable();
     let changed = (0..).zip(&changes[..made.begun as usize]);
     let changed: Vec<_> = changed.map(|(n, change)| refused.next_if_eq(&&n).is_none().then_some(*change)).collect();
-    let (other, wrong) = judge(lookup, &keys, &verdicts, windows, &changed)?;
+    let (other, wrong) = judge(routes, &keys, &verdicts, windows, &changed)?;
     let delay = measured.delays.summary();
     Ok(ChangesPoint {
         carried_mpps: measured.carried_mpps(),
@@ -305,20 +306,22 @@ fn made_changes(keys: &[Option<IpAddr>], spec: &ChangesSpec) -> Vec<RouteChange>
 /// Makes the changes again, one after the other, but for those that were refused, and compares each packet with every table in its
 /// window. How many have another verdict than by the first table, and how many a wrong one.
 fn judge(
-    lookup: &Lookup,
+    routes: &ChangingRoutes,
     keys: &[Option<IpAddr>],
     verdicts: &[Verdict],
     mut windows: Vec<Window>,
     changes: &[Option<RouteChange>],
 ) -> Result<(u64, u64), RouterError> {
-    let mut tables = lookup.unshared()?;
+    let mut tables = routes.unshared()?;
     windows.sort_by_key(|window| window.done);
-    let said = |tables: &Lookup, number: u64| {
+    let said = |tables: &ChangingRoutes, number: u64| {
         let Some(key) = keys[number as usize] else { return true };
         let verdict = tables.next_hop(key).map(|hop| PortId((hop.id() % u32::from(PORTS)) as u16));
         match verdicts[number as usize] {
             Verdict::Forward { port } => verdict == Some(port),
-            Verdict::Drop(_) => verdict.is_none(),
+            Verdict::Drop(DropReason::NoRoute) => verdict.is_none(),
+            // By another function, or by what of the packet has nothing to do with routes.
+            Verdict::Drop(_) => true,
         }
     };
     let other = (0..keys.len() as u64).filter(|&number| !said(&tables, number)).count() as u64;
@@ -326,7 +329,7 @@ fn judge(
     for version in 0..=changes.len() as u64 {
         if let Some(change) = version.checked_sub(1).and_then(|made| changes[made as usize]) {
             // No group rests here: there is room for what the backend had room for.
-            tables.update(change.prefix, change.next_hop).transpose()?;
+            tables.update(change).transpose()?;
         }
         while let Some(window) = coming.next_if(|window| window.done <= version) {
             open.extend((window.first..window.first + u64::from(window.count)).map(|number| (number, window.begun)));
@@ -340,8 +343,8 @@ fn judge(
     Ok((other, wrong + open.len() as u64 + coming.count() as u64))
 }
 
-/// Measures lookups while routes change: by each mode of a kernel that stays and each commit of `spec`, at its first batch, each
-/// rate of `mpps` and each of `per_second`. The first commit is the usual one.
+/// Measures lookups, or forwarding where that is the function of `spec`, while routes change: by each mode of a kernel that stays and
+/// each commit of `spec`, at its first batch, each rate of `mpps` and each of `per_second`. The first commit is the usual one.
 ///
 /// # Errors
 /// Settings, files or traffic that cannot be used; no GPU; a backend that fails.
@@ -355,10 +358,17 @@ pub fn bench_changes(
     let begun = Instant::now();
     let table = table(spec.table.as_ref(), spec.seed, spec.capture.is_some(), &mut Vec::new())?;
     let gpu = GpuContext::open(spec.driver.as_deref(), 0)?;
-    let routes = (0u32..).zip(&table.routes).filter_map(|(i, route)| {
-        Some((route.prefix, NextHop::new(route.next_hop.unwrap_or(i) % u32::from(u16::MAX))?))
-    });
-    let lookup = Lookup::new(routes, PORTS, Structure::Dir24)?;
+    // A next hop a port, so that each has an adjacency.
+    let routes = (0u32..)
+        .zip(&table.routes)
+        .filter_map(|(i, route)| Some((route.prefix, NextHop::new(route.next_hop.unwrap_or(i) % u32::from(PORTS))?)));
+    let routes = match spec.function.has(FunctionName::Forward) {
+        true => {
+            let adjacencies = (0..u32::from(PORTS)).map(|id| Adjacency::numbered(id, PortId(id as u16))).collect();
+            ChangingRoutes::Forward(Forward::with_adjacencies(routes, adjacencies, &ForwardSpec::default())?)
+        }
+        false => ChangingRoutes::Lookup(Lookup::new(routes, PORTS, Structure::Dir24)?, PORTS),
+    };
     let packets = packets(spec, &FunctionNames::from(FunctionName::Lookup), &table)?;
     let (slots, deadline) = (spec.packets, Duration::try_from_secs_f64(spec.deadline_s).unwrap_or_default());
     let batch = spec.batches.first().copied().unwrap_or(WARP_LANES);
@@ -377,9 +387,9 @@ pub fn bench_changes(
                     let setup =
                         KernelSetup { slots, frame_bytes: FRAME_BYTES, commit, deadline, ..KernelSetup::default() };
                     let gpu = Gpu::on(&gpu, placement, None)?;
-                    let mut backend = Persistent::with_updates(gpu, &lookup, PORTS, setup)?;
+                    let mut backend = Persistent::with_updates(gpu, &routes, &[], &[], setup)?;
                     let own = ChangesSpec { per_second, batch, mpps, seed: spec.seed };
-                    let point = changing(&mut backend, &packets, &lookup, &own)?;
+                    let point = changing(&mut backend, &packets, &routes, &own)?;
                     wrong += point.wrong;
                     each(&point.csv(mode.name(), commit, &own));
                 }

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::BenchSpec;
 use crate::backend::Commit;
+use crate::persistent::RoundTasks;
 
 /// A way to route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -65,6 +66,8 @@ pub(super) struct BenchWay {
     pub(super) commit: Option<Commit>,
     /// Of a kernel that stays; none is as many as fit.
     pub(super) warps_per_core: Option<u32>,
+    /// Of a kernel that stays.
+    pub(super) round: RoundTasks,
 }
 
 /// Points that belong together: what a way carries at most at a batch, or the loads below that.
@@ -80,9 +83,10 @@ pub(super) struct BenchStep {
 /// The ways that `spec` asks for; those that differ from the first of their mode in a setting come last.
 fn ways(spec: &BenchSpec, gpu: bool) -> (Vec<BenchWay>, Vec<BenchWay>) {
     let (mut usual, mut varied) = (Vec::new(), Vec::new());
+    let round = spec.rounds.first().copied().unwrap_or_default();
     let first = spec.commits.first().copied().unwrap_or_default();
     for &mode in &spec.modes {
-        let alone = BenchWay { mode, threads: 0, commit: None, warps_per_core: None };
+        let alone = BenchWay { mode, threads: 0, commit: None, warps_per_core: None, round };
         if mode == BenchMode::Cpu {
             usual.extend(spec.threads.iter().map(|&threads| BenchWay { threads, commit: Some(first), ..alone }));
         } else if gpu && mode.stays() {

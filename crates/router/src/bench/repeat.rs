@@ -13,6 +13,7 @@ use super::run::{BenchBed, BenchSubject};
 use crate::RouterError;
 use crate::backend::{Backend, Committed};
 use crate::cuda::GpuContext;
+use crate::persistent::RoundTasks;
 use crate::setup::{FunctionName, FunctionNames, table};
 
 /// How often.
@@ -27,7 +28,7 @@ pub struct RepeatSpec {
 }
 
 /// The columns of what is given for each run.
-pub const COLUMNS: &str = "time_s,mode,commit,batch,allocation,run,pinned,core,dispatcher,carried_mpps,polls,empty_polls,\
+pub const COLUMNS: &str = "time_s,mode,commit,least,most,batch,allocation,run,pinned,core,dispatcher,carried_mpps,polls,empty_polls,\
                            tasks_a_find,refused_posts,rounds,moves";
 
 /// Counts what the host's thread does.
@@ -91,10 +92,13 @@ pub fn bench_repeats(spec: &BenchSpec, repeats: &RepeatSpec, mut each: impl FnMu
     let subject = BenchSubject::new(spec, &FunctionNames::from(FunctionName::Lookup), &table, &mut Vec::new())?;
     for allocation in 0..repeats.allocations {
         for &mode in spec.modes.iter().filter(|mode| mode.stays()) {
-            for &commit in &spec.commits {
+            for (&commit, &round) in spec.commits.iter().flat_map(|commit| spec.rounds.iter().map(move |r| (commit, r)))
+            {
                 for &batch in &spec.batches {
-                    let way = BenchWay { mode, threads: 0, commit: Some(commit), warps_per_core: None };
-                    let place = format!("{},{commit:?},{batch},{allocation}", mode.name()).to_lowercase();
+                    let way = BenchWay { mode, threads: 0, commit: Some(commit), warps_per_core: None, round };
+                    let RoundTasks { least, most } = round;
+                    let place =
+                        format!("{},{commit:?},{least},{most},{batch},{allocation}", mode.name()).to_lowercase();
                     repeat(&bed, &subject, (way, batch), repeats, |run| {
                         let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                         each(&format!("{:.3},{place},{run}", time.as_secs_f64()));

@@ -142,7 +142,8 @@ impl BenchBed<'_> {
     ) -> Result<Persistent<Gpu>, RouterError> {
         let deadline = Duration::try_from_secs_f64(self.spec.deadline_s).unwrap_or(Duration::from_secs(5));
         let (frame_bytes, commit) = (subject.frame_bytes, way.commit.unwrap_or_default());
-        let setup = KernelSetup { slots, frame_bytes, commit, deadline, ..KernelSetup::default() };
+        let round = way.round;
+        let setup = KernelSetup { slots, frame_bytes, commit, deadline, round, ..KernelSetup::default() };
         let placement = match way.mode {
             BenchMode::Resident => PacketPlacement::Resident,
             _ => PacketPlacement::ZeroCopy,

@@ -6,22 +6,34 @@ use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use router::bench::{
-    BenchMode, BenchPoint, BenchSpec, ChangesPoint, REPEAT_COLUMNS, RepeatSpec, bench_changes, bench_past,
-    bench_repeats,
+    BenchMode, BenchPoint, BenchSpec, ChangesPoint, LoopPoint, LoopSpec, REPEAT_COLUMNS, RepeatSpec, SharesPoint,
+    SharesSpec, bench_changes, bench_loop, bench_past, bench_repeats, bench_shares,
 };
-use router::cuda::{Offer, probe};
+use router::cuda::{GpuContext, Offer, measure_link, probe};
+use router::delay::DelaySummary;
 use router::setup::FunctionNames;
-use router::{Commit, RouterError};
+use router::{Commit, RoundTasks, RouterError};
 
 const USAGE: &str = "\
 router-bench probe [--driver LIBRARY]
     what this machine's GPU offers, and a thousand tasks there and back; exit code 77 where there is none
+router-bench link [--driver LIBRARY] [--rounds N] [--echoes N]
+    what ways over the bus take: rounds of the dispatcher, a word, and a count there and back
 router-bench changes [OPTION VALUE]...
     lookups while routes change: how soon, what that costs, every verdict checked against the tables that there were
     --changes N,N      changes a second (0,10000,100000)
     --loads X,X        Mpps (20); max is all at once
+router-bench loop [OPTION VALUE]...
+    the router that runs to completion beside a plain loop over the same functions and packets, on one core and on all that are named
+    --cores N,N        cores (0,1)
+    --runs N           runs of each, in turn (9)
+router-bench shares [OPTION VALUE]...
+    threads and a GPU together, packets from memory and in order: shares by measured cost beside shares that are set
+    --gpu S,S          shares of the GPU, or cost (cost,0,0.25,0.5,0.75,1)
+    --runs N           runs of each, in turn (5)
 router-bench repeats [OPTION VALUE]...
     the same lookups again and again: on the same memory, on new memory, by a host's thread on each core
     --allocations N    how often all memory is allocated anew (10)
@@ -38,6 +50,7 @@ router-bench [OPTION VALUE]...
   --modes M,M        cpu, zero_copy, resident, batch, streams, graph, batch_gathered, streams_gathered (all)
   --commits C,C      of kernels that stay: device, host, unordered (all)
   --mcw N,N          warps a core of kernels that stay; max is as many as fit (max,1,2,4,8,16,32)
+  --rounds N-M,N     tasks that the dispatcher of a kernel that stays asks the bus for: 32, 64, 128, or from one to another (32-128)
   --batches N,N      powers of two (32 to 8192)
   --shares X,X       loads, as shares of the most that is carried (0.2,0.5,0.8,0.95)
   --loads X,X        further loads, in Mpps (none)
@@ -59,7 +72,10 @@ fn main() -> ExitCode {
         }
         Some("probe") => probed(&arguments[1..]),
         Some("bench") => benched(&arguments[1..]),
+        Some("link") => linked(&arguments[1..]),
         Some("changes") => changes(&arguments[1..]),
+        Some("loop") => loops(&arguments[1..]),
+        Some("shares") => shares(&arguments[1..]),
         Some("repeats") => repeats(&arguments[1..]),
         _ => benched(&arguments),
     };
@@ -125,6 +141,40 @@ fn show(offer: &Offer) {
     }
 }
 
+fn linked(arguments: &[String]) -> Result<ExitCode, Box<dyn Error>> {
+    let (mut driver, mut rounds, mut echoes) = (None, 4096, 4096);
+    let number = |name: &str, value: &str| {
+        let found = value.parse().ok().filter(|number| (1..=1 << 20).contains(number));
+        found.ok_or_else(|| format!("{name} {value}: must be 1 to 1048576"))
+    };
+    for (name, value) in pairs(arguments)? {
+        match name {
+            "--driver" => driver = Some(value),
+            "--rounds" => rounds = number(name, value)?,
+            "--echoes" => echoes = number(name, value)?,
+            _ => return Err(unknown(name)),
+        }
+    }
+    let context = match GpuContext::open(driver, 0) {
+        Ok(context) => context,
+        Err(reason) if reason.is_no_gpu() => {
+            println!("{reason}");
+            return Ok(ExitCode::from(NO_GPU));
+        }
+        Err(reason) => return Err(reason.into()),
+    };
+    let times = measure_link(&context, rounds, echoes, Duration::from_secs(5))?;
+    println!("{}, driver {}", context.offer().name, context.offer().driver_name());
+    println!("a word of the host's memory: {:.0} ns", times.word_ns);
+    for ((tasks, asked), handed_on) in [32, 64, 128].iter().zip(times.asked_ns).zip(times.handed_on_ns) {
+        println!("a round of {tasks} tasks: {asked:.0} ns, and {handed_on:.0} ns where all are handed on");
+    }
+    if let Some(DelaySummary { mean_us, p50_us, p99_us, .. }) = times.echo {
+        println!("a word there and back: mean {mean_us:.2} us, p50 {p50_us:.2} us, p99 {p99_us:.2} us");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Powers of two of workers, and as many as leave a core for ingress and egress.
 fn thread_counts() -> Vec<u32> {
     let most = BenchSpec::default().threads.into_iter().max().unwrap_or(1);
@@ -161,6 +211,7 @@ fn spec_of(arguments: &[String]) -> Result<(BenchSpec, Option<PathBuf>), Box<dyn
                 spec.warps_per_core =
                     list(name, value, |part| if part == "max" { Some(None) } else { part.parse().ok().map(Some) })?;
             }
+            "--rounds" => spec.rounds = list(name, value, |part| RoundTasks::parse(part).ok())?,
             "--batches" => spec.batches = list(name, value, |part| part.parse().ok())?,
             "--shares" => spec.shares = list(name, value, |part| part.parse().ok())?,
             "--loads" => spec.loads = list(name, value, |part| part.parse().ok())?,
@@ -191,7 +242,8 @@ fn taken(arguments: &mut Vec<String>, name: &str, usual: &str) -> String {
 fn lines(csv: Option<PathBuf>, columns: &str) -> Result<impl FnMut(&str), Box<dyn Error>> {
     let mut file = csv.map(File::create).transpose()?;
     let mut write = move |line: &str| {
-        println!("{line}");
+        // Who reads no further ends nothing: the file is written all the same.
+        let _ = writeln!(std::io::stdout(), "{line}");
         if let Some(file) = &mut file
             && let Err(error) = file.write_all(format!("{line}\n").as_bytes())
         {
@@ -225,6 +277,64 @@ fn repeats(arguments: &[String]) -> Result<ExitCode, Box<dyn Error>> {
     let cores = if cores.is_empty() { Vec::new() } else { list("--cores", &cores, |part| part.parse().ok())? };
     let (spec, csv) = spec_of(&arguments)?;
     bench_repeats(&spec, &RepeatSpec { allocations, runs, cores }, lines(csv, REPEAT_COLUMNS)?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn loops(arguments: &[String]) -> Result<ExitCode, Box<dyn Error>> {
+    let mut arguments = arguments.to_vec();
+    let cores = taken(&mut arguments, "--cores", "0,1");
+    let cores = list("--cores", &cores, |part| part.parse().ok())?;
+    let runs = taken(&mut arguments, "--runs", "9");
+    let runs = runs.parse().map_err(|_| format!("--runs {runs}: must be a number"))?;
+    let (spec, csv) = spec_of(&arguments)?;
+    spec.check()?;
+    let compared = LoopSpec { cores, runs, packets: spec.packets };
+    let mut points = Vec::new();
+    let mut write = lines(csv, LoopPoint::COLUMNS)?;
+    bench_loop(&spec, &compared, |point| {
+        write(&point.csv());
+        points.push(point.clone());
+    })?;
+    // Medians of what was measured in turn.
+    let median = |function: &str, what: &str, cores: usize| {
+        let of = points.iter().filter(|own| (own.function.as_str(), own.what, own.cores) == (function, what, cores));
+        let mut all: Vec<f64> = of.map(|point| point.mpps).collect();
+        all.sort_by(f64::total_cmp);
+        all[all.len() / 2]
+    };
+    let mut functions: Vec<&str> = points.iter().map(|point| point.function.as_str()).collect();
+    functions.dedup();
+    for function in functions {
+        let (alone, router) = (median(function, "loop", 1), median(function, "router", 1));
+        eprintln!(
+            "{function}: the router takes {:.2} times a plain loop ({router:.1} and {alone:.1} Mpps)",
+            alone / router
+        );
+        let cores = compared.cores.len();
+        if cores > 1 {
+            let (alone_all, all) = (median(function, "loop", cores), median(function, "router", cores));
+            let (times, of_loop) = (all / router, alone_all / alone);
+            eprintln!(
+                "{function}: {cores} cores carry {times:.2} times one ({all:.1} Mpps; the loop {of_loop:.2} times)"
+            );
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn shares(arguments: &[String]) -> Result<ExitCode, Box<dyn Error>> {
+    let mut arguments = arguments.to_vec();
+    let set = taken(&mut arguments, "--gpu", "cost,0,0.25,0.5,0.75,1");
+    let shares = list("--gpu", &set, |part| if part == "cost" { Some(None) } else { part.parse().ok().map(Some) })?;
+    let runs = taken(&mut arguments, "--runs", "5");
+    let runs = runs.parse().map_err(|_| format!("--runs {runs}: must be a number"))?;
+    let (spec, csv) = spec_of(&arguments)?;
+    spec.check()?;
+    let threads = spec.threads.iter().copied().max().unwrap_or(1) as usize;
+    let batch = spec.batches.first().copied().unwrap_or(32);
+    let compared = SharesSpec { threads, shares, runs, packets: spec.packets, batch };
+    let mut write = lines(csv, SharesPoint::COLUMNS)?;
+    bench_shares(&spec, &compared, |point| write(&point.csv()))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -12,7 +12,7 @@ use super::PTX;
 use super::driver::{DevicePointer, Driver, Handle, NOT_READY, OUT_OF_MEMORY};
 use crate::backend::Backend;
 use crate::delay::{DelaySummary, Delays};
-use crate::layout::{RING_ENTRIES, Router, WARP_LANES};
+use crate::layout::{LinkProbe, RING_ENTRIES, Router, WARP_LANES};
 use crate::machine::KernelMachine;
 use crate::memory::SharedMemory;
 use crate::persistent::{KernelSetup, Persistent};
@@ -134,6 +134,8 @@ pub struct GpuContext {
     kernels: [Kernels; 2],
     /// The one for what was gathered.
     pub(super) gathered: Handle,
+    /// The one that measures the bus.
+    link: Handle,
     offer: Offer,
 }
 
@@ -232,7 +234,7 @@ impl GpuContext {
         driver.check("cuDevicePrimaryCtxRetain", unsafe { (driver.call.context_retain)(&mut context, device) })?;
         let null = ptr::null_mut();
         let kernels = [Kernels { persistent: null, batch: null, warps_per_core: 0 }; 2];
-        let mut gpu = GpuContext { driver, device, context, module: null, kernels, gathered: null, offer };
+        let mut gpu = GpuContext { driver, device, context, module: null, kernels, gathered: null, link: null, offer };
         gpu.current()?;
         let text = CString::new(PTX).map_err(|_| RouterError::Driver {
             call: "cuModuleLoadData",
@@ -245,6 +247,7 @@ impl GpuContext {
         gpu.driver.check("cuModuleLoadData", status)?;
         gpu.kernels = [gpu.load(c"persistent", c"batch")?, gpu.load(c"persistent_any", c"batch_any")?];
         gpu.gathered = gpu.function(c"batch_gathered")?;
+        gpu.link = gpu.function(c"link")?;
         [gpu.offer.warps_per_core, gpu.offer.warps_per_core_any] = gpu.kernels.map(|kernels| kernels.warps_per_core);
         Ok(Arc::new(gpu))
     }
@@ -382,6 +385,20 @@ impl Gpu {
     /// Where packets lie.
     pub fn placement(&self) -> PacketPlacement {
         self.placement
+    }
+
+    /// Starts the kernel that measures the bus: one warp, which ends by itself.
+    pub(super) fn launch_link(&mut self, mut link: LinkProbe) -> Result<(), RouterError> {
+        self.current()?;
+        let mut arguments = [(&raw mut link).cast::<c_void>()];
+        let (call, function, stream) = (&self.driver().call, self.on.link, self.kernel_stream);
+        // SAFETY: a function of one argument of this type, which the driver copies.
+        let status = unsafe {
+            (call.launch)(function, 1, 1, 1, WARP_LANES, 1, 1, 0, stream, arguments.as_mut_ptr(), ptr::null_mut())
+        };
+        self.driver().check("cuLaunchKernel", status)?;
+        self.running = true;
+        Ok(())
     }
 
     /// Something runs that does not end: nothing is freed.

@@ -15,6 +15,7 @@ use units::PacketRate;
 
 use super::{Choice, GpuMode, MADE_PACKETS, RouterSpec, seconds, workers};
 use crate::backend::{Backend, Commit, CpuThreads, WorkerSetup};
+use crate::completion::RunToCompletion;
 use crate::cuda::{BatchMode, Gpu, GpuSpec, KernelBatch, PacketPlacement};
 use crate::layout::{RING_ENTRIES, WARP_LANES};
 use crate::machine::Twin;
@@ -69,11 +70,26 @@ impl FrameSource for Bounded<'_> {
             return Ok(NextFrame::End);
         }
         let next = source.next(packet)?;
-        if next == NextFrame::Packet && over(budget.taken.fetch_add(1, Ordering::Relaxed)) {
+        // Nobody counts where nothing is bounded.
+        if next == NextFrame::Packet && budget.most.is_some() && over(budget.taken.fetch_add(1, Ordering::Relaxed)) {
             // Another queue had the last one at the same time: this one came after the end.
             return Ok(NextFrame::End);
         }
         Ok(next)
+    }
+
+    fn fill(&mut self, packets: &mut [Packet]) -> Result<(usize, NextFrame), RouterError> {
+        let Bounded(source, budget) = self;
+        if budget.most.is_none() {
+            return if budget.ended.load(Ordering::Relaxed) { Ok((0, NextFrame::End)) } else { source.fill(packets) };
+        }
+        for (count, packet) in packets.iter_mut().enumerate() {
+            let next = self.next(packet)?;
+            if next != NextFrame::Packet {
+                return Ok((count, next));
+            }
+        }
+        Ok((packets.len(), NextFrame::Packet))
     }
 
     fn is_live(&self) -> bool {
@@ -327,6 +343,9 @@ fn backend(
     let slots = least.max(u64::from(batch).next_power_of_two() * 4);
     let setup = KernelSetup { slots, frame_bytes: program.frame_bytes(), commit, deadline, ..KernelSetup::default() };
     let cpu = |commit| -> Result<Chosen, RouterError> {
+        if threads == 0 {
+            return Ok((Box::new(RunToCompletion::new(program, RunToCompletion::slots_for(batch))?), Some(0)));
+        }
         let threads = threads as usize;
         let cpus = cpus.get(..threads).unwrap_or(cpus).to_vec();
         let setup = WorkerSetup { threads, slots, commit, deadline, base: 0, hook: None, cpus };

@@ -44,8 +44,8 @@ typedef struct {
 
 /* What others give meanwhile, on their streams, is none of it: tests run beside each other, and each on a thread of its own. */
 static _Thread_local Graph *capturing;
-static int functions[5], context, module;
-static const char *const names[5] = {"persistent", "batch", "persistent_any", "batch_any", "batch_gathered"};
+static int functions[6], context, module;
+static const char *const names[6] = {"persistent", "batch", "persistent_any", "batch_any", "batch_gathered", "link"};
 static size_t allocated;
 
 Status cuInit(unsigned flags) {
@@ -98,7 +98,7 @@ Status cuModuleLoadData(Handle *out, const void *image) {
 Status cuModuleUnload(Handle it) { return it == &module ? 0 : 400; }
 Status cuModuleGetFunction(Handle *out, Handle it, const char *name) {
     if (it != &module) return 400;
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 6; i++)
         if (!strcmp(name, names[i])) return *out = &functions[i], 0;
     return 500;
 }
@@ -165,9 +165,34 @@ Status cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, Handle stream
     Step step = {.kind = 2, .address = from, .to = to, .bytes = bytes};
     return (void)stream, give(&step);
 }
+typedef struct {
+    Link link;
+    Stream *stream;
+} LinkStart;
+
+static void *measured(void *argument) {
+    LinkStart start = *(LinkStart *)argument;
+    free(argument);
+    wirespeed_router_link(&start.link);
+    __atomic_add_fetch(&start.stream->left, 1, __ATOMIC_ACQ_REL);
+    return NULL;
+}
+
+static Status give_link(const Link *link, Stream *stream) {
+    pthread_t thread;
+    LinkStart *start = malloc(sizeof *start);
+    start->link = *link, start->stream = stream;
+    stream->staying = 1;
+    if (BEHAVIOUR == SILENT_KERNEL) return free(start), 0;
+    if (BEHAVIOUR == FAILING_KERNEL) return free(start), stream->failed = 1, 0;
+    if (pthread_create(&thread, NULL, measured, start)) return 2;
+    return pthread_detach(thread), 0;
+}
+
 Status cuLaunchKernel(Handle function, unsigned bx, unsigned by, unsigned bz, unsigned tx, unsigned ty, unsigned tz,
                       unsigned shared, Handle it, void **arguments, void **extra) {
     (void)by, (void)bz, (void)ty, (void)tz, (void)shared, (void)extra;
+    if (function == &functions[5]) return bx * tx == 32 ? give_link(arguments[0], it) : 1;
     if (function == &functions[4]) {
         Step step = {.kind = 4, .program = *(Program *)arguments[0], .gathered = *(Gathered *)arguments[1]};
         return bx * tx < step.gathered.count_v4 + step.gathered.count_v6 ? 1 : give(&step);

@@ -17,7 +17,8 @@ use router::route::{BatchTimeout, Pace};
 use router::sink::Nowhere;
 use router::source::{FrameSource, NextFrame};
 use router::{
-    Backend, Commit, Committed, CpuThreads, Persistent, RouteOptions, RouterError, RouterProgram, Twin, route,
+    Backend, Commit, Committed, CpuThreads, Persistent, RoundTasks, RouteOptions, RouterError, RouterProgram,
+    RunToCompletion, Twin, route,
 };
 use units::{PacketId, PortId, Ps};
 
@@ -38,7 +39,10 @@ pub(crate) fn program() -> RouterProgram {
 
 fn backends(workers: u32, base: u64, delays: bool) -> Vec<(String, Commit, Box<dyn Backend>)> {
     let mut all: Vec<(String, Commit, Box<dyn Backend>)> = Vec::new();
-    for commit in [Commit::Device, Commit::Host, Commit::Unordered] {
+    let alone = RunToCompletion::new(&program(), SLOTS).unwrap();
+    all.push(("run to completion".into(), Commit::Device, Box::new(alone)));
+    let rounds = ["32-128", "32", "64-128"].map(|text| RoundTasks::parse(text).unwrap());
+    for (commit, round) in [Commit::Device, Commit::Host, Commit::Unordered].into_iter().zip(rounds) {
         // Some tasks take long, so that later ones finish before.
         let seed = AtomicU64::new(7);
         let hook = move |_| {
@@ -52,7 +56,7 @@ fn backends(workers: u32, base: u64, delays: bool) -> Vec<(String, Commit, Box<d
             let cpu = CpuThreads::with_hook(&program(), workers as usize, SLOTS, commit, DEADLINE, base, hook).unwrap();
             all.push((format!("cpu, {commit:?}"), commit, Box::new(cpu)));
         }
-        let setup = KernelSetup { commit, deadline: DEADLINE, base, slots: SLOTS, frame_bytes: 256 };
+        let setup = KernelSetup { commit, deadline: DEADLINE, base, slots: SLOTS, frame_bytes: 256, round };
         let twin = Persistent::new(Twin::new(workers), &program(), setup).unwrap();
         all.push((format!("twin, {commit:?}"), commit, Box::new(twin)));
     }
@@ -378,11 +382,15 @@ fn fragments_leave_once_behind_the_first_of_their_packet_by_every_backend_and_co
         assert!(expected.len() > packets.len(), "packets are cut");
         for commit in [Commit::Device, Commit::Host, Commit::Unordered] {
             // Few slots: each is used many times, by packets that are cut and by others.
-            let setup = KernelSetup { commit, deadline: DEADLINE, slots: 256, frame_bytes: 256, base: 0 };
+            let setup =
+                KernelSetup { commit, deadline: DEADLINE, slots: 256, frame_bytes: 256, ..KernelSetup::default() };
             let mut backends: Vec<Box<dyn Backend>> =
                 vec![Box::new(Persistent::new(Twin::new(3), &program, setup).unwrap())];
             if commit != Commit::Host {
                 backends.push(Box::new(CpuThreads::new(&program, 3, 256, commit, DEADLINE).unwrap()));
+            }
+            if commit == Commit::Device {
+                backends.push(Box::new(RunToCompletion::new(&program, 64).unwrap()));
             }
             for mut backend in backends {
                 let name = format!("{} on {}, {commit:?}", program.name(), backend.name());

@@ -12,11 +12,16 @@ use functions::lookup::Structure;
 use functions::{ChecksumCheck, Forward, ForwardSpec, Lookup, NextHop, PacketFunction};
 use packet::{Packet, Prefix};
 use probe::Null;
-use router::bench::{BenchMode, BenchPoint, BenchSpec, bench, bench_past};
-use router::cuda::{BatchMode, GatheredBatch, Gpu, GpuSpec, KernelBatch, PTX, PacketPlacement};
+use router::bench::{
+    BenchMode, BenchPoint, BenchSpec, REPEAT_COLUMNS, RepeatSpec, SharesSpec, bench, bench_past, bench_repeats,
+    bench_shares,
+};
+use router::cuda::{
+    BatchMode, GatheredBatch, Gpu, GpuContext, GpuSpec, KernelBatch, PTX, PacketPlacement, measure_link,
+};
 use router::persistent::KernelSetup;
 use router::setup::{Choice, FunctionNames, GpuMode, RouterSpec};
-use router::{Backend, Commit, Persistent, RouteOptions, RouterError, RouterProgram, route};
+use router::{Backend, Commit, Persistent, RoundTasks, RouteOptions, RouterError, RouterProgram, route};
 use units::{PacketId, PortId, Ps};
 
 use crate::made::{Kept, Made, expected};
@@ -255,6 +260,25 @@ fn a_kernel_that_fails_is_told_by_its_error() {
 }
 
 #[test]
+fn the_bus_is_timed_and_who_does_not_answer_is_given_up() {
+    let on = |behaviour: &str, deadline| {
+        let context = GpuContext::open(Some(&driver(behaviour).to_string_lossy()), 0).unwrap();
+        measure_link(&context, 100, 50, deadline)
+    };
+    let times = on("SOUND", DEADLINE).unwrap();
+    // How long each takes on a host that is busy says nothing.
+    let parts = [[times.word_ns; 3], times.asked_ns, times.handed_on_ns];
+    assert!(parts.as_flattened().iter().all(|ns| ns.is_finite() && *ns > 0.0), "{times:?}");
+    assert_eq!(times.echo.unwrap().packets, 50, "each count came back");
+    let asked = Instant::now();
+    let error = on("SILENT_KERNEL", Duration::from_millis(200)).unwrap_err();
+    assert!(matches!(error, RouterError::Silent { backend: "cuda", .. }), "{error}");
+    assert!(asked.elapsed() < DEADLINE, "{:?}", asked.elapsed());
+    let error = on("FAILING_KERNEL", DEADLINE).unwrap_err();
+    assert!(matches!(error, RouterError::Driver { code: 719, .. }), "{error}");
+}
+
+#[test]
 fn only_auto_falls_back_to_the_cpu_and_says_so() {
     let run = |backend, driver: &Path| {
         let driver = Some(driver.to_string_lossy().into_owned());
@@ -432,6 +456,52 @@ fn a_benchmark_has_every_commit_and_every_number_of_warps_of_the_kernels_that_st
 }
 
 #[test]
+fn threads_and_a_gpu_are_measured_together_at_each_share_and_by_cost() {
+    let spec = BenchSpec {
+        packets: 1 << 12,
+        driver: Some(driver("SOUND").to_string_lossy().into_owned()),
+        deadline_s: 20.0,
+        table: table(),
+        ..BenchSpec::default()
+    };
+    let shares = vec![None, Some(0.0), Some(1.0)];
+    let compared = SharesSpec { threads: 1, shares, runs: 2, packets: 4096, batch: 64 };
+    let mut points = Vec::new();
+    bench_shares(&spec, &compared, |point| points.push(point.clone())).unwrap();
+    assert_eq!(points.len(), 6);
+    for point in &points {
+        assert!(point.mpps > 0.0 && point.reordered == 0 && point.forwarded == points[0].forwarded, "{point:?}");
+        let expected = point.share.unwrap_or(point.of_gpu);
+        assert!(point.of_gpu == expected && (0.0..=1.0).contains(&expected), "{point:?}");
+    }
+    assert!(points[0].forwarded > 0);
+}
+
+#[test]
+fn repeats_tell_how_many_tasks_a_round_asked_for() {
+    let spec = BenchSpec {
+        modes: vec![BenchMode::ZeroCopy],
+        rounds: ["32", "32-128"].map(|text| RoundTasks::parse(text).unwrap()).into(),
+        batches: vec![32],
+        packets: 1 << 12,
+        driver: Some(driver("SOUND").to_string_lossy().into_owned()),
+        deadline_s: 20.0,
+        table: table(),
+        ..BenchSpec::default()
+    };
+    let mut lines: Vec<String> = Vec::new();
+    let repeats = RepeatSpec { allocations: 1, runs: 2, cores: Vec::new() };
+    bench_repeats(&spec, &repeats, |line| lines.push(line.into())).unwrap();
+    let columns: Vec<Vec<&str>> = lines.iter().map(|line| line.split(',').collect()).collect();
+    assert!(columns.len() == 4 && columns.iter().all(|cells| cells.len() == REPEAT_COLUMNS.split(',').count()));
+    let rounds: Vec<_> = columns.iter().map(|cells| (cells[3], cells[4])).collect();
+    assert_eq!(rounds, [("32", "32"), ("32", "32"), ("32", "128"), ("32", "128")]);
+    for bad in ["16", "128-32", "32-", "x"] {
+        assert!(RoundTasks::parse(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
 fn a_benchmark_ends_in_its_time_and_says_so() {
     let names = |name: &str| FunctionNames::try_from(String::from(name)).unwrap();
     let spec = BenchSpec {
@@ -463,6 +533,7 @@ fn the_shipped_kernels_have_both_entries_and_no_single_byte_loads() {
         ".entry persistent_any(",
         ".entry batch_any(",
         ".entry batch_gathered(",
+        ".entry link(",
         ".version 8.0",
     ] {
         assert!(PTX.contains(entry), "{entry}");

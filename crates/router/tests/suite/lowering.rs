@@ -19,7 +19,7 @@ use probe::{ProbeEvent, Record, RegionId};
 use proptest::prelude::*;
 use router::layout::{REGIONS_A_MEMBER, Touch};
 use router::persistent::KernelSetup;
-use router::{Backend, Commit, CpuThreads, Lowering, Persistent, RouterProgram, Twin};
+use router::{Backend, Commit, CpuThreads, Lowering, Persistent, RouterProgram, RunToCompletion, Twin};
 use traffic::{Capture, FilterRules, PatternSelection, SignatureStrings, Table, UpdateKind};
 use units::{LINE_BYTES, PacketId, Ps};
 
@@ -271,7 +271,8 @@ fn malformed_packets_get_the_same_verdict_on_the_backends() {
         let (mut function, mut expected) = (program.function().clone(), Vec::new());
         function.process_burst(Ps::ZERO, &mut few.to_vec(), &mut probe::Null, &mut expected);
         let setup = KernelSetup { frame_bytes: 1 << 16, slots: 256, ..setup };
-        let backends: [Box<dyn Backend>; 2] = [
+        let backends: [Box<dyn Backend>; 3] = [
+            Box::new(RunToCompletion::new(&program, 256).unwrap()),
             Box::new(CpuThreads::new(&program, 2, 256, Commit::Device, deadline).unwrap()),
             Box::new(Persistent::new(Twin::new(2), &program, setup).unwrap()),
         ];

@@ -9,6 +9,7 @@ mod made;
 mod model;
 #[path = "../../../functions/tests/suite/options/mod.rs"]
 mod options;
+mod program;
 mod run;
 mod sanitizer;
 mod split;

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use functions::ChecksumCheck;
 use packet::Packet;
-use router::setup::{Choice, FunctionName, RouterSpec, run, run_until};
+use router::program::MemberWork;
+use router::setup::{Choice, FunctionName, FunctionNames, RouterSpec, run, run_until};
 use router::sink::{FrameSink, PcapSink};
 use router::source::{FrameSource, NextFrame};
 use router::{Commit, CpuThreads, RouteOptions, RouterError, RouterProgram};
@@ -101,6 +102,34 @@ fn a_run_without_end_ends_when_asked() {
     assert_eq!(records(&out).unwrap().len() as u64, routed.report.forwarded);
     let spec = RouterSpec { seconds: None, packets: Some(100), ..spec };
     assert!(!run(&spec).unwrap().report.stopped, "a run that ends by itself was not stopped");
+}
+
+#[test]
+fn who_receives_can_do_the_work_and_what_leaves_is_the_same() {
+    let given = capture("completion.pcap", 1000);
+    let run_with = |threads, out: &Path| {
+        let spec = RouterSpec {
+            function: FunctionNames::try_from("check,ttl".to_string()).unwrap(),
+            capture: Some(given.clone()),
+            out: Some(out.into()),
+            threads: Some(threads),
+            ordered: true,
+            deadline_s: Some(20.0),
+            ..RouterSpec::default()
+        };
+        let routed = run(&spec).unwrap();
+        assert_eq!(routed.threads, Some(threads));
+        (routed.report, records(out).unwrap())
+    };
+    let (alone, sent) = run_with(0, &file("completion-alone.pcap"));
+    let (helped, expected) = run_with(2, &file("completion-helped.pcap"));
+    assert!(sent == expected && sent.len() > 500, "{} and {} frames", sent.len(), expected.len());
+    assert_eq!((alone.dropped, alone.ports, alone.reordered), (helped.dropped, helped.ports, 0));
+    let work = |chain: &[MemberWork]| chain.iter().map(|one| (one.name, one.packets, one.dropped)).collect::<Vec<_>>();
+    assert_eq!(work(&alone.chain), work(&helped.chain));
+    assert!(alone.chain.iter().all(|one| one.time_ns.is_some_and(|ns| ns > 0)));
+    let spec = RouterSpec { threads: Some(0), backend: Choice::Twin, packets: Some(10), ..RouterSpec::default() };
+    assert!(run(&spec).unwrap_err().to_string().starts_with("threads = 0: only with backend cpu"));
 }
 
 #[test]

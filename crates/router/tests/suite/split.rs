@@ -244,7 +244,8 @@ fn cpu(deadline: Duration, hook: Option<Hook>) -> Box<dyn Backend> {
 }
 
 fn twin(deadline: Duration) -> Box<dyn Backend> {
-    let setup = KernelSetup { slots: SLOTS, frame_bytes: 256, commit: Commit::Unordered, deadline, base: 0 };
+    let unordered = KernelSetup { commit: Commit::Unordered, ..KernelSetup::default() };
+    let setup = KernelSetup { slots: SLOTS, frame_bytes: 256, deadline, ..unordered };
     Box::new(Persistent::new(Twin::new(2), &program(), setup).unwrap())
 }
 

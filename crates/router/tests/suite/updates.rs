@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use functions::Lookup;
+use functions::Adjacency;
 use functions::lookup::{NextHop, Structure};
+use functions::{ChecksumCheck, Forward, ForwardSpec, Lookup};
 use loom::sync::atomic::AtomicU64;
 use loom::thread;
 use packet::{Packet, Prefix};
@@ -15,9 +16,9 @@ use router::cuda::{Gpu, PacketPlacement};
 use router::layout::Task;
 use router::persistent::KernelSetup;
 use router::protocol::TaskRing;
-use router::updates::{RouteChange, UpdateDeed, UpdatePhases};
+use router::updates::{ChangingRoutes, RouteChange, UpdateDeed, UpdatePhases};
 use router::{Backend, Commit, CpuThreads, KernelMachine, Persistent, RouterProgram, Twin};
-use units::PacketId;
+use units::{PacketId, PortId};
 
 use crate::cuda::spec;
 use crate::model::{Modelled, check};
@@ -25,10 +26,19 @@ use crate::model::{Modelled, check};
 const DEADLINE: Duration = Duration::from_secs(20);
 const PACKETS: usize = 4096;
 
-fn lookup(from: u16, structure: Structure) -> Lookup {
+fn routes(from: u16) -> impl Iterator<Item = (Prefix, NextHop)> {
     let prefixes = ["10.0.0.0/8", "10.1.0.0/16", "10.1.2.0/24", "10.1.2.128/25", "2001:db8::/32", "2001:db8:0:1::/64"];
-    let routes = (from..).zip(prefixes).map(|(i, prefix)| (prefix.parse::<Prefix>().unwrap(), NextHop::from(i)));
-    Lookup::new(routes, CHANGES_PORTS, structure).unwrap()
+    (from..).zip(prefixes).map(|(i, prefix)| (prefix.parse().unwrap(), NextHop::from(i)))
+}
+
+fn lookup(from: u16, structure: Structure) -> ChangingRoutes {
+    ChangingRoutes::Lookup(Lookup::new(routes(from), CHANGES_PORTS, structure).unwrap(), CHANGES_PORTS)
+}
+
+fn forward(from: u16) -> ChangingRoutes {
+    let adjacency = |id| Adjacency::numbered(id, PortId(id as u16));
+    let adjacencies = (0..u32::from(CHANGES_PORTS)).map(adjacency).collect();
+    ChangingRoutes::Forward(Forward::with_adjacencies(routes(from), adjacencies, &ForwardSpec::default()).unwrap())
 }
 
 /// To few addresses, so that many packets meet each change.
@@ -67,20 +77,32 @@ fn far_apart() -> Vec<Packet> {
     (0..PACKETS).map(packet).collect()
 }
 
-fn changed(machine: impl KernelMachine, commit: Commit, told: &Lookup) -> ChangesPoint {
+fn changed(machine: impl KernelMachine, commit: Commit, told: &ChangingRoutes) -> ChangesPoint {
     changed_for(machine, commit, told, &packets(), 32)
 }
 
 fn changed_for(
     machine: impl KernelMachine,
     commit: Commit,
-    told: &Lookup,
+    told: &ChangingRoutes,
     packets: &[Packet],
     batch: u32,
 ) -> ChangesPoint {
+    changed_in(machine, (&lookup(0, Structure::Dir24), &[], &[]), (commit, batch), told, packets)
+}
+
+/// Routes, and what a chain has before and after them.
+type Around<'a> = (&'a ChangingRoutes, &'a [RouterProgram], &'a [RouterProgram]);
+
+fn changed_in(
+    machine: impl KernelMachine,
+    (routes, before, after): Around<'_>,
+    (commit, batch): (Commit, u32),
+    told: &ChangingRoutes,
+    packets: &[Packet],
+) -> ChangesPoint {
     let setup = KernelSetup { slots: PACKETS as u64, commit, deadline: DEADLINE, ..KernelSetup::default() };
-    let lookup = lookup(0, Structure::Dir24);
-    let mut backend = Persistent::with_updates(machine, &lookup, CHANGES_PORTS, setup).unwrap();
+    let mut backend = Persistent::with_updates(machine, routes, before, after, setup).unwrap();
     // A packet a 50 us, and a change a 20 us.
     let spec = ChangesSpec { per_second: 50_000.0, batch, mpps: Some(0.02), seed: 7 };
     changing(&mut backend, packets, told, &spec).unwrap()
@@ -108,6 +130,37 @@ fn on_a_gpu_every_verdict_is_by_a_table_that_there_was() {
 }
 
 #[test]
+fn in_forwarding_and_in_a_chain_every_verdict_is_by_a_table_that_there_was() {
+    let packets = packets();
+    let (check, ttl) = (RouterProgram::check(ChecksumCheck::Nic, CHANGES_PORTS), RouterProgram::ttl(CHANGES_PORTS));
+    let alone =
+        |told: &ChangingRoutes| changed_in(Twin::new(2), (&forward(0), &[], &[]), (Commit::Device, 32), told, &packets);
+    sound("forward", &alone(&forward(0)));
+    assert!(alone(&forward(100)).wrong > 100, "verdicts by other tables are found");
+    let within = lookup(0, Structure::Dir24);
+    let chain: Around<'_> = (&within, std::slice::from_ref(&check), &[]);
+    sound("check,lookup", &changed_in(Twin::new(2), chain, (Commit::Host, 32), &within, &packets));
+    // The port is the lookup's where what follows chooses none.
+    let gpu = Gpu::open(&spec("SOUND", PacketPlacement::ZeroCopy)).unwrap();
+    let routes = forward(0);
+    let chain: Around<'_> = (&routes, std::slice::from_ref(&check), std::slice::from_ref(&ttl));
+    sound("check,forward,ttl", &changed_in(gpu, chain, (Commit::Device, 32), &routes, &packets));
+}
+
+#[test]
+fn a_next_hop_without_adjacency_is_refused_and_changes_nothing() {
+    let mut routes = forward(0).unshared().unwrap();
+    let to = |hop: u32| RouteChange { prefix: "10.9.0.0/16".parse().unwrap(), next_hop: NextHop::new(hop) };
+    assert!(routes.update(to(u32::from(CHANGES_PORTS))).unwrap().is_err());
+    let address = "10.9.1.1".parse().unwrap();
+    assert_eq!(routes.next_hop(address), NextHop::new(0));
+    assert_eq!(routes.update(to(5)).unwrap().unwrap(), None);
+    assert_eq!(routes.next_hop(address), NextHop::new(5));
+    let shared = routes.clone();
+    assert!(routes.update(to(6)).is_none() && shared.next_hop(address) == NextHop::new(5));
+}
+
+#[test]
 fn verdicts_by_other_tables_are_found() {
     let point = changed(Twin::new(1), Commit::Device, &lookup(100, Structure::Dir24));
     assert!(point.wrong > 100, "{point:?}");
@@ -132,14 +185,14 @@ fn packets_of_tasks_that_are_shorter_than_a_warp_are_all_judged() {
 #[test]
 fn what_cannot_change_says_so() {
     let change = RouteChange { prefix: "10.0.0.0/8".parse().unwrap(), next_hop: None };
-    let program = RouterProgram::lookup(lookup(0, Structure::Dir24), CHANGES_PORTS);
+    let program = lookup(0, Structure::Dir24).program();
     let mut threads = CpuThreads::new(&program, 1, 1024, Commit::Device, DEADLINE).unwrap();
     let setup = KernelSetup { slots: 1024, deadline: DEADLINE, ..KernelSetup::default() };
     let mut kernel = Persistent::new(Twin::new(1), &program, setup).unwrap();
-    let poptrie = Persistent::with_updates(Twin::new(1), &lookup(0, Structure::Poptrie), CHANGES_PORTS, setup);
+    let poptrie = Persistent::with_updates(Twin::new(1), &lookup(0, Structure::Poptrie), &[], &[], setup);
     for error in [threads.change(change).err(), kernel.change(change).err(), poptrie.err()] {
         let error = error.unwrap().to_string();
-        assert!(error.contains("a lookup by DIR-24-8 alone"), "{error}");
+        assert!(error.contains("by DIR-24-8 alone"), "{error}");
     }
 }
 

@@ -169,7 +169,16 @@ class Options(Function, Source):
             rich_help_panel=HOW,
         ),
     ] = "zero-copy"
-    threads: Annotated[int | None, options.threads("Workers.", HOW, max=1024, show_default="cores less one")] = None
+    threads: Annotated[
+        int | None,
+        options.threads(
+            "Workers; 0 with backend cpu: who receives and sends works as well (run to completion, a core a queue).",
+            HOW,
+            least=0,
+            max=1024,
+            show_default="cores less one",
+        ),
+    ] = None
     pin: Annotated[
         bool,
         typer.Option("--pin", help="Pin each thread to a CPU, near the interface's NIC first.", rich_help_panel=HOW),

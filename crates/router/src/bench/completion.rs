@@ -1,0 +1,255 @@
+//! The router on one core and on two, beside a plain loop over the same functions and packets: what the router itself takes.
+//!
+//! Both receive from memory, a copy of as many bytes of a frame as functions read, as a NIC's DMA would have brought them; both take
+//! bursts of 32; both hand what they forward to a sink that keeps nothing. The loop is the shortest that does so. The router has all
+//! that it has otherwise: slots, tasks, commits, counts, its report. Each core has packets, tables' place in its caches, and a router
+//! of its own; nothing is shared but the tables' memory.
+
+use std::time::{Duration, Instant};
+
+use functions::{PacketFunction, Verdict};
+use packet::Packet;
+use probe::Null;
+use serde::Serialize;
+use units::Ps;
+
+use super::BenchSpec;
+use super::run::packets;
+use crate::completion::RunToCompletion;
+use crate::layout::WARP_LANES;
+use crate::program::Methods;
+use crate::route::{RouteOptions, route};
+use crate::setup::{FunctionNames, ProgramSources, program, table};
+use crate::sink::{FrameSink, Nowhere};
+use crate::source::{FrameSource, NextFrame};
+use crate::{RouterError, RouterProgram};
+
+/// Frames that are given again and again: with their bytes they stay in a core's L2, as received ones do in the LLC.
+const FRAMES: usize = 4096;
+
+/// How the loop and the router are compared.
+#[derive(Clone, Debug)]
+pub struct LoopSpec {
+    /// Cores, the numbers of which are those of the operating system. The first is that of runs on one core.
+    pub cores: Vec<usize>,
+    /// Runs of each kind, which take turns.
+    pub runs: u32,
+    /// Packets of a run and core.
+    pub packets: u64,
+}
+
+/// One run.
+#[derive(Clone, Debug, Serialize)]
+pub struct LoopPoint {
+    /// What was done with each packet.
+    pub function: String,
+    /// `loop` or `router`.
+    pub what: &'static str,
+    /// How many cores.
+    pub cores: usize,
+    /// Which of the runs, from 0.
+    pub run: u32,
+    /// Millions of packets a second of all cores.
+    pub mpps: f64,
+    /// Forwarded, of all packets.
+    pub forwarded: u64,
+    /// All of them.
+    pub packets: u64,
+}
+
+impl LoopPoint {
+    /// The columns of the CSV.
+    pub const COLUMNS: &str = "function,what,cores,run,mpps,ns_a_packet_and_core,forwarded,packets";
+
+    /// A line of it, without its end.
+    pub fn csv(&self) -> String {
+        let LoopPoint { function, what, cores, run, mpps, forwarded, packets } = self;
+        let function = function.replace(',', "+");
+        let ns = *cores as f64 * 1e3 / mpps;
+        format!("{function},{what},{cores},{run},{mpps:.4},{ns:.3},{forwarded},{packets}")
+    }
+}
+
+/// Frames in memory, again and again.
+pub(super) struct MemorySource<'a> {
+    frames: &'a [Packet],
+    next: usize,
+    left: u64,
+}
+
+impl<'a> MemorySource<'a> {
+    pub(super) fn new(frames: &'a [Packet], packets: u64) -> MemorySource<'a> {
+        MemorySource { frames, next: 0, left: packets }
+    }
+
+    #[inline(always)]
+    fn receive(&mut self, packet: &mut Packet) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        self.left -= 1;
+        let frame = &self.frames[self.next];
+        self.next = if self.next + 1 == self.frames.len() { 0 } else { self.next + 1 };
+        // Into the buffer that is there: a derived clone would allocate one.
+        let mut data = std::mem::take(&mut packet.data);
+        data.clear();
+        data.extend_from_slice(&frame.data);
+        *packet = Packet { data, ..*frame };
+        true
+    }
+}
+
+impl FrameSource for MemorySource<'_> {
+    fn next(&mut self, packet: &mut Packet) -> Result<NextFrame, RouterError> {
+        Ok(if self.receive(packet) { NextFrame::Packet } else { NextFrame::End })
+    }
+
+    fn fill(&mut self, packets: &mut [Packet]) -> Result<(usize, NextFrame), RouterError> {
+        let mut count = 0;
+        while count < packets.len() {
+            if !self.receive(&mut packets[count]) {
+                return Ok((count, NextFrame::End));
+            }
+            count += 1;
+        }
+        Ok((count, NextFrame::Packet))
+    }
+}
+
+/// A run on one core: how many were forwarded, and in what time.
+type LoopRun = Result<(u64, Duration), RouterError>;
+
+fn plain(program: &RouterProgram, frames: &[Packet], packets: u64) -> LoopRun {
+    let mut function = program.function().clone();
+    let mut source = MemorySource::new(frames, packets);
+    let mut burst = vec![Packet::default(); WARP_LANES as usize];
+    let (mut verdicts, mut sink, mut forwarded) = (Vec::with_capacity(burst.len()), Nowhere, 0);
+    let begun = Instant::now();
+    loop {
+        let mut count = 0;
+        while count < burst.len() && source.receive(&mut burst[count]) {
+            count += 1;
+        }
+        if count == 0 {
+            break;
+        }
+        verdicts.clear();
+        function.process_burst(Ps::ZERO, &mut burst[..count], &mut Null, &mut verdicts);
+        for (packet, &verdict) in burst.iter().zip(&verdicts) {
+            if let Verdict::Forward { port } = verdict {
+                sink.send(packet, port)?;
+                forwarded += 1;
+            }
+        }
+    }
+    Ok((forwarded, begun.elapsed()))
+}
+
+fn routed(program: &RouterProgram, frames: &[Packet], packets: u64) -> LoopRun {
+    let mut backend = RunToCompletion::new(program, RunToCompletion::slots_for(WARP_LANES))?;
+    let mut source = MemorySource::new(frames, packets);
+    let report = route(&mut source, &mut backend, &mut Nowhere, &RouteOptions::default())?;
+    Ok((report.forwarded, Duration::from_secs_f64(report.run_s)))
+}
+
+/// The same on each of `cores` at once; what all forwarded, and what the longest took.
+fn on_cores(cores: &[usize], one: impl Fn() -> LoopRun + Sync) -> LoopRun {
+    let all: Vec<LoopRun> = std::thread::scope(|scope| {
+        let one = &one;
+        let start = |&core: &usize| {
+            scope.spawn(move || {
+                #[cfg(target_os = "linux")]
+                crate::affinity::pin(core)?;
+                #[cfg(not(target_os = "linux"))]
+                let _ = core;
+                one()
+            })
+        };
+        let started: Vec<_> = cores.iter().map(start).collect();
+        let join = |(queue, thread): (u32, std::thread::ScopedJoinHandle<'_, LoopRun>)| {
+            thread.join().unwrap_or(Err(RouterError::QueuePanicked { queue }))
+        };
+        (0..).zip(started).map(join).collect()
+    });
+    let mut sum = (0, Duration::ZERO);
+    for done in all {
+        let (forwarded, time) = done?;
+        sum = (sum.0 + forwarded, sum.1.max(time));
+    }
+    Ok(sum)
+}
+
+/// Runs the loop and the router on one core and on all of `compared`, in turn, for each function of `spec`, whose table and capture
+/// are used.
+///
+/// # Errors
+/// Settings, files or tables that cannot be used; cores that this process may not use; no cores, runs or packets.
+pub fn bench_loop(spec: &BenchSpec, compared: &LoopSpec, mut each: impl FnMut(&LoopPoint)) -> Result<(), RouterError> {
+    let bad = |what, came: u64, allowed| Err(RouterError::Setting { what, came: came.to_string(), allowed });
+    if compared.cores.is_empty() || compared.cores.len() > 1024 {
+        return bad("cores", compared.cores.len() as u64, "must be 1 to 1024");
+    }
+    if compared.runs == 0 || compared.packets == 0 {
+        return bad("runs and packets", compared.packets.min(u64::from(compared.runs)), "must be 1 and more");
+    }
+    let table = table(spec.table.as_ref(), spec.seed, spec.capture.is_some(), &mut Vec::new())?;
+    for names in std::iter::once(&spec.function).chain(&spec.further) {
+        let (program, frames) = subject(spec, names, &table)?;
+        for run in 0..compared.runs {
+            for cores in [&compared.cores[..1], &compared.cores[..]] {
+                for (what, one) in [("loop", plain as fn(&_, &_, _) -> _), ("router", routed)] {
+                    let (forwarded, time) = on_cores(cores, || one(&program, &frames, compared.packets))?;
+                    let packets = compared.packets * cores.len() as u64;
+                    let mpps = packets as f64 / time.as_secs_f64().max(1e-9) / 1e6;
+                    let (function, cores) = (program.name(), cores.len());
+                    each(&LoopPoint { function, what, cores, run, mpps, forwarded, packets });
+                }
+                if compared.cores.len() == 1 {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn subject(
+    spec: &BenchSpec,
+    names: &FunctionNames,
+    table: &traffic::Table,
+) -> Result<(RouterProgram, Vec<Packet>), RouterError> {
+    let sources = ProgramSources {
+        functions: names,
+        methods: Methods { search: spec.search, method: spec.method, structure: spec.structure, mtu: spec.mtu },
+        rules: spec.rules.as_ref(),
+        patterns: spec.patterns.as_ref(),
+        ports: 4,
+        checksum: functions::ChecksumCheck::Nic,
+        seed: spec.seed,
+    };
+    let (program, _) = program(&sources, table, &mut Vec::new())?;
+    let mut frames = packets(spec, names, table)?;
+    frames.truncate(FRAMES);
+    Ok((program, frames))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loop_and_router_forward_the_same_packets() {
+        let spec = BenchSpec { packets: 1 << 12, ..BenchSpec::default() };
+        // A number that is no multiple of a burst, and more than there are frames.
+        let compared = LoopSpec { cores: vec![0], runs: 2, packets: 10_007 };
+        let mut points = Vec::new();
+        bench_loop(&spec, &compared, |point| points.push(point.clone())).unwrap();
+        assert_eq!(points.len(), 4);
+        assert!(points.iter().all(|point| point.packets == 10_007 && point.mpps > 0.0), "{points:?}");
+        assert!(points[0].forwarded > 1000 && points.iter().all(|point| point.forwarded == points[0].forwarded));
+        for wrong in [LoopSpec { cores: vec![], ..compared.clone() }, LoopSpec { runs: 0, ..compared.clone() }] {
+            assert!(bench_loop(&spec, &wrong, |_| ()).is_err());
+        }
+        assert!(bench_loop(&spec, &LoopSpec { cores: vec![1 << 20], ..compared }, |_| ()).is_err());
+    }
+}
