@@ -43,7 +43,7 @@ def test_the_shipped_ptx_is_of_these_sources() -> None:
 
 def test_the_shipped_ptx_has_no_single_byte_accesses_and_no_local_memory() -> None:
     text = kernels.PTX.read_text()
-    assert {"persistent", "batch", "persistent_any", "batch_any", "batch_gathered"} == set(
+    assert {"persistent", "batch", "persistent_any", "batch_any", "batch_gathered", "link"} == set(
         re.findall(r"\.visible \.entry (\w+)", text)
     )
     assert not re.findall(r"(?:ld|st)\S*\.global\S*\.[usb]8\b", text)
@@ -133,15 +133,15 @@ def test_who_waits_does_not_empty_the_caches_of_who_works(arch: str, tmp_path: P
         read = subprocess.run([disassembler, "-c", str(cubin)], capture_output=True, text=True, check=True)
         return polls(read.stdout)
 
-    # The dispatcher sleeps, and the worker.
-    assert compiled(kernels.KERNELS / "router.cu") == {"persistent": (2, 2), "persistent_any": (2, 2)}
+    # The dispatcher sleeps, and the worker; who answers counts sleeps, too.
+    assert compiled(kernels.KERNELS / "router.cu") == {"persistent": (2, 2), "persistent_any": (2, 2), "link": (1, 1)}
     if arch != "sm_90":
         return
     # With loads that acquire in place of glances both would empty them each time.
     for name in kernels.SOURCES:
         text = (kernels.KERNELS / name).read_text().replace("ld.relaxed.", "ld.acquire.")
         (tmp_path / name).write_text(text)
-    assert compiled(tmp_path / "router.cu") == {"persistent": (2, 0), "persistent_any": (2, 0)}
+    assert compiled(tmp_path / "router.cu") == {"persistent": (2, 0), "persistent_any": (2, 0), "link": (1, 0)}
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_90", "sm_100"])
@@ -152,12 +152,12 @@ def test_the_kernels_compile_without_spills(arch: str, tmp_path: Path) -> None:
     cubin.write_bytes(code)
     assert "warning" not in said.lower(), said
     spills = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", said)
-    assert spills == [("0", "0", "0")] * 5, said
+    assert spills == [("0", "0", "0")] * 6, said
     found = re.findall(r"entry function '(\w+)'.*?Used (\d+) registers", said, re.DOTALL)
     registers = {name: int(n) for name, n in found}
     # 65536 registers a core: 64 leave room for 32 warps, the paper's largest MCW, 96 of chains and inspection for 20.
     assert {name: n <= (96 if name.endswith("_any") else 64) for name, n in registers.items()} == dict.fromkeys(
-        ("persistent", "batch", "batch_gathered", "persistent_any", "batch_any"), True
+        ("persistent", "batch", "batch_gathered", "link", "persistent_any", "batch_any"), True
     ), said
     packages = kernels.folder()
     tool = (packages and shutil.which("cuobjdump", path=str(packages / "bin"))) or shutil.which("cuobjdump")

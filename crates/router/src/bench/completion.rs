@@ -29,7 +29,7 @@ const FRAMES: usize = 4096;
 
 /// How the loop and the router are compared.
 #[derive(Clone, Debug)]
-pub struct LoopSpec {
+pub struct PlainLoopSpec {
     /// Cores, the numbers of which are those of the operating system. The first is that of runs on one core.
     pub cores: Vec<usize>,
     /// Runs of each kind, which take turns.
@@ -40,7 +40,7 @@ pub struct LoopSpec {
 
 /// One run.
 #[derive(Clone, Debug, Serialize)]
-pub struct LoopPoint {
+pub struct PlainLoopPoint {
     /// What was done with each packet.
     pub function: String,
     /// `loop` or `router`.
@@ -57,13 +57,13 @@ pub struct LoopPoint {
     pub packets: u64,
 }
 
-impl LoopPoint {
+impl PlainLoopPoint {
     /// The columns of the CSV.
     pub const COLUMNS: &str = "function,what,cores,run,mpps,ns_a_packet_and_core,forwarded,packets";
 
     /// A line of it, without its end.
     pub fn csv(&self) -> String {
-        let LoopPoint { function, what, cores, run, mpps, forwarded, packets } = self;
+        let PlainLoopPoint { function, what, cores, run, mpps, forwarded, packets } = self;
         let function = function.replace(',', "+");
         let ns = *cores as f64 * 1e3 / mpps;
         format!("{function},{what},{cores},{run},{mpps:.4},{ns:.3},{forwarded},{packets}")
@@ -184,7 +184,11 @@ fn on_cores(cores: &[usize], one: impl Fn() -> LoopRun + Sync) -> LoopRun {
 ///
 /// # Errors
 /// Settings, files or tables that cannot be used; cores that this process may not use; no cores, runs or packets.
-pub fn bench_loop(spec: &BenchSpec, compared: &LoopSpec, mut each: impl FnMut(&LoopPoint)) -> Result<(), RouterError> {
+pub fn bench_loop(
+    spec: &BenchSpec,
+    compared: &PlainLoopSpec,
+    mut each: impl FnMut(&PlainLoopPoint),
+) -> Result<(), RouterError> {
     let bad = |what, came: u64, allowed| Err(RouterError::Setting { what, came: came.to_string(), allowed });
     if compared.cores.is_empty() || compared.cores.len() > 1024 {
         return bad("cores", compared.cores.len() as u64, "must be 1 to 1024");
@@ -202,7 +206,7 @@ pub fn bench_loop(spec: &BenchSpec, compared: &LoopSpec, mut each: impl FnMut(&L
                     let packets = compared.packets * cores.len() as u64;
                     let mpps = packets as f64 / time.as_secs_f64().max(1e-9) / 1e6;
                     let (function, cores) = (program.name(), cores.len());
-                    each(&LoopPoint { function, what, cores, run, mpps, forwarded, packets });
+                    each(&PlainLoopPoint { function, what, cores, run, mpps, forwarded, packets });
                 }
                 if compared.cores.len() == 1 {
                     break;
@@ -241,15 +245,17 @@ mod tests {
     fn loop_and_router_forward_the_same_packets() {
         let spec = BenchSpec { packets: 1 << 12, ..BenchSpec::default() };
         // A number that is no multiple of a burst, and more than there are frames.
-        let compared = LoopSpec { cores: vec![0], runs: 2, packets: 10_007 };
+        let compared = PlainLoopSpec { cores: vec![0], runs: 2, packets: 10_007 };
         let mut points = Vec::new();
         bench_loop(&spec, &compared, |point| points.push(point.clone())).unwrap();
         assert_eq!(points.len(), 4);
         assert!(points.iter().all(|point| point.packets == 10_007 && point.mpps > 0.0), "{points:?}");
         assert!(points[0].forwarded > 1000 && points.iter().all(|point| point.forwarded == points[0].forwarded));
-        for wrong in [LoopSpec { cores: vec![], ..compared.clone() }, LoopSpec { runs: 0, ..compared.clone() }] {
+        for wrong in
+            [PlainLoopSpec { cores: vec![], ..compared.clone() }, PlainLoopSpec { runs: 0, ..compared.clone() }]
+        {
             assert!(bench_loop(&spec, &wrong, |_| ()).is_err());
         }
-        assert!(bench_loop(&spec, &LoopSpec { cores: vec![1 << 20], ..compared }, |_| ()).is_err());
+        assert!(bench_loop(&spec, &PlainLoopSpec { cores: vec![1 << 20], ..compared }, |_| ()).is_err());
     }
 }

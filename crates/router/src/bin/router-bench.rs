@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use router::bench::{
-    BenchMode, BenchPoint, BenchSpec, ChangesPoint, LoopPoint, LoopSpec, REPEAT_COLUMNS, RepeatSpec, SharesPoint,
-    SharesSpec, bench_changes, bench_loop, bench_past, bench_repeats, bench_shares,
+    BenchMode, BenchPoint, BenchSpec, ChangesPoint, PlainLoopPoint, PlainLoopSpec, REPEAT_COLUMNS, RepeatSpec,
+    SharesPoint, SharesSpec, bench_changes, bench_loop, bench_past, bench_repeats, bench_shares,
 };
 use router::cuda::{GpuContext, Offer, measure_link, probe};
 use router::delay::DelaySummary;
@@ -288,9 +288,9 @@ fn loops(arguments: &[String]) -> Result<ExitCode, Box<dyn Error>> {
     let runs = runs.parse().map_err(|_| format!("--runs {runs}: must be a number"))?;
     let (spec, csv) = spec_of(&arguments)?;
     spec.check()?;
-    let compared = LoopSpec { cores, runs, packets: spec.packets };
+    let compared = PlainLoopSpec { cores, runs, packets: spec.packets };
     let mut points = Vec::new();
-    let mut write = lines(csv, LoopPoint::COLUMNS)?;
+    let mut write = lines(csv, PlainLoopPoint::COLUMNS)?;
     bench_loop(&spec, &compared, |point| {
         write(&point.csv());
         points.push(point.clone());
