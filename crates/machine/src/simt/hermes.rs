@@ -6,6 +6,8 @@
 //! commits when all before it have; without one, when it is complete. A packet's slot is free once it is committed; a
 //! packet that finds none is lost.
 //!
+//! Where the FIFO is software's ([`dispatcher`](super::dispatcher)), a warp polls the host's memory for tasks, and the host sees a commit later.
+//!
 //! **Left out**: the CPU's time, the descriptors' traffic, interrupts: posting takes no time, as in the paper.
 //!
 //! **Source**: Zhu, Deng, Chen, DAC 2011, sections 3.1 and 3.2.
@@ -18,6 +20,7 @@ use units::{LINE_BYTES, Size};
 
 use super::core::{FinishedWarp, Shaders};
 use super::dcq::{DcqSpec, DelayCommitQueue};
+use super::dispatcher::{Dispatcher, DispatcherSpec};
 use super::lane::{Lanes, SECTOR_BYTES};
 use super::merge::{WARP, WarpPlacement};
 use super::outcome::{PacketArrival, Programs, SimtError, SimtOutcome, WarpRecord, lanes_of};
@@ -87,6 +90,9 @@ pub struct HermesSpec {
     pub fifo: u32,
     /// Packets wait for a warp's worth no longer than this.
     pub timeout: WarpTimeout,
+    /// The FIFO in the host's memory, polled over a bus; left out: on the chip, as in the paper.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dispatcher: Option<DispatcherSpec>,
     /// In-order commit; left out: warps commit as they finish.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dcq: Option<DcqSpec>,
@@ -99,6 +105,9 @@ impl HermesSpec {
         if !(1..=1 << 20).contains(&self.fifo) {
             let remedy = "the paper has 1024".into();
             return Err(MachineError::new("hermes.fifo", self.fifo.to_string(), "1 to 1048576 entries", remedy));
+        }
+        if let Some(dispatcher) = &self.dispatcher {
+            dispatcher.check()?;
         }
         let WarpTimeout { warps, weight, .. } = self.timeout;
         if !(warps > 0.0 && warps <= 1e6) {
@@ -129,6 +138,8 @@ struct HermesRun<'a> {
     shaders: Shaders,
     programs: Programs,
     dcq: Option<DelayCommitQueue>,
+    /// Between the host and the FIFO, where that is software's.
+    dispatcher: Option<Dispatcher>,
     /// Entries: packets, and when they were posted.
     fifo: VecDeque<(u32, u64)>,
     /// Packets in the FIFO.
@@ -178,6 +189,7 @@ pub fn run(
         shaders: Shaders::new(gpu, resident)?,
         programs: Programs::default(),
         dcq,
+        dispatcher: spec.dispatcher.as_ref().map(|own| Dispatcher::new(own, gpu.frequency)),
         fifo: VecDeque::new(),
         posted: 0,
         waiting: Waiting::default(),
@@ -219,6 +231,7 @@ impl HermesRun<'_> {
                 self.commit(now);
                 self.arrive(now);
                 self.post(now);
+                self.dispatch(now);
                 let issued = self.issue(lanes, now)?;
                 front = self.front(now, issued);
             }
@@ -247,14 +260,21 @@ impl HermesRun<'_> {
     /// When the front can do something again: a packet arrives, time is up, a warp can be issued or committed.
     fn front(&self, now: u64, issued: bool) -> u64 {
         let mut next = self.arrivals.get(self.next_arrival).map_or(u64::MAX, |a| a.at);
-        let room = self.fifo.len() < self.spec.fifo as usize;
-        if self.waiting.count > 0 && room {
+        if let Some(dispatcher) = &self.dispatcher {
+            next = next.min(dispatcher.next().max(now + 1));
+        }
+        if self.waiting.count > 0 && self.has_room() {
             next = next.min(self.waiting.deadline.max(now + 1));
         }
         if (issued && self.posted > 0) || self.dcq.as_ref().is_some_and(DelayCommitQueue::is_due) {
             next = next.min(now + 1);
         }
         next
+    }
+
+    /// Whether another entry can be posted.
+    fn has_room(&self) -> bool {
+        self.fifo.len() + self.dispatcher.as_ref().map_or(0, Dispatcher::waiting) < self.spec.fifo as usize
     }
 
     fn arrive(&mut self, now: u64) {
@@ -293,7 +313,7 @@ impl HermesRun<'_> {
 
     /// Full warps are posted at once, the rest when time is up.
     fn post(&mut self, now: u64) {
-        if self.fifo.len() >= self.spec.fifo as usize || self.waiting.count == 0 {
+        if !self.has_room() || self.waiting.count == 0 {
             return;
         }
         let late = now >= self.waiting.deadline;
@@ -302,9 +322,22 @@ impl HermesRun<'_> {
         if count == 0 {
             return;
         }
-        self.fifo.push_back((count, now));
-        self.outcome.most_posted = self.outcome.most_posted.max(self.fifo.len() as u32);
-        self.posted += count;
+        match &mut self.dispatcher {
+            // A task of the host is a warp at most.
+            Some(dispatcher) => {
+                let mut left = count;
+                while left > 0 {
+                    dispatcher.post(left.min(WARP as u32), now);
+                    left -= left.min(WARP as u32);
+                }
+            }
+            None => {
+                self.fifo.push_back((count, now));
+                self.posted += count;
+            }
+        }
+        let waiting = self.fifo.len() + self.dispatcher.as_ref().map_or(0, Dispatcher::waiting);
+        self.outcome.most_posted = self.outcome.most_posted.max(waiting as u32);
         self.waiting.count -= count;
         if self.waiting.count > 0 {
             // Those that are left are the latest; the oldest of them waits from its arrival on.
@@ -312,6 +345,27 @@ impl HermesRun<'_> {
             let at = self.arrivals[self.outcome.accepted[oldest] as usize].at;
             let patience = self.spec.timeout.warps * WARP as f64 * self.gap;
             self.waiting.deadline = at + (patience as u64).max(1);
+        }
+    }
+
+    /// What the dispatcher has published is in the FIFO, and the host sees what is committed.
+    fn dispatch(&mut self, now: u64) {
+        let Some(dispatcher) = &mut self.dispatcher else { return };
+        dispatcher.advance(now);
+        while let Some(task) = dispatcher.published(now) {
+            self.posted += task.0;
+            self.fifo.push_back(task);
+        }
+        while let Some(tag) = self.dispatcher.as_mut().and_then(|own| own.told(now)) {
+            self.hand_on(tag, now);
+        }
+    }
+
+    /// A warp is committed on the GPU.
+    fn committed(&mut self, tag: u32, now: u64) {
+        match &mut self.dispatcher {
+            Some(dispatcher) => dispatcher.tell(tag, now),
+            None => self.hand_on(tag, now),
         }
     }
 
@@ -360,7 +414,7 @@ impl HermesRun<'_> {
             Some(dcq) => {
                 dcq.finish(core, slot);
             }
-            None => self.hand_on(tag, now),
+            None => self.committed(tag, now),
         }
     }
 
@@ -368,7 +422,7 @@ impl HermesRun<'_> {
         let Some(commits) = self.spec.dcq.as_ref().map(|dcq| dcq.commits) else { return };
         for _ in 0..commits {
             let Some(tag) = self.dcq.as_mut().and_then(DelayCommitQueue::commit) else { return };
-            self.hand_on(tag, now);
+            self.committed(tag, now);
         }
     }
 

@@ -1,5 +1,6 @@
 use probe::{Probe, Ref, RegionId};
 use proptest::prelude::*;
+use units::Span;
 
 use super::*;
 use crate::simt::lane::LaneRecorder;
@@ -11,6 +12,7 @@ fn hermes(dcq: Option<u32>) -> HermesSpec {
     HermesSpec {
         fifo: 1024,
         timeout: WarpTimeout { warps: 2.0, estimated: false, weight: weight() },
+        dispatcher: None,
         dcq: dcq.map(|entries| DcqSpec { entries, commits: 1 }),
         buffer: PacketBufferSpec { size: Size::from_bytes(16 << 20), slot: Size::from_bytes(2048), nic: true },
     }
@@ -69,6 +71,56 @@ fn a_lonely_packet_goes_when_time_is_up_and_takes_its_closed_form() {
     assert_eq!(warp.finished, 640 + 1 + miss - 12 + 9 * 24 + 24);
     assert_eq!((warp.committed, outcome.partial), (warp.finished, 1));
     conserved(&outcome, &arrivals, true);
+}
+
+/// A dispatcher that polls over a bus, as long as clocks of the paper's GPU are even.
+fn polled(least: u32, most: u32) -> DispatcherSpec {
+    let clocks = |n: f64| Span::from_ns(n * paper().frequency.period().as_ns());
+    DispatcherSpec {
+        least,
+        most,
+        word: clocks(1000.0),
+        task: clocks(2.0),
+        publish: clocks(500.0),
+        tell: clocks(1200.0),
+    }
+}
+
+#[test]
+fn a_lonely_packet_takes_the_ways_over_the_bus_where_the_fifo_is_the_hosts() {
+    let lanes = lanes(1, |_| 11);
+    let arrivals = every(1, 1, 1);
+    let spec = HermesSpec { dispatcher: Some(polled(4, 16)), ..hermes(Some(1024)) };
+    let outcome = go(&paper(), &spec, &lanes, &arrivals, 10.0);
+    let [warp] = outcome.warps[..] else { panic!("{:?}", outcome.warps) };
+    // Posted at 640; rounds of 1,006 clocks see at 500 and 1,506, so the second finds it: at its end and 500 later it is there.
+    assert_eq!((warp.filled, warp.started), (640, 2 * 1006 + 500));
+    assert_eq!(warp.committed, warp.finished + 1200);
+    conserved(&outcome, &arrivals, true);
+}
+
+#[test]
+fn a_dispatcher_bounds_the_rate_by_tasks_of_a_round_and_keeps_all_packets() {
+    let lanes = lanes(32, |_| 1);
+    // All at once: more than the cores are idle for.
+    let arrivals = every(0, 32 * 4096, 32);
+    let mut ends = Vec::new();
+    for (most, dcq) in [(4, Some(1024)), (16, Some(1024)), (16, None)] {
+        let spec = HermesSpec { dispatcher: Some(polled(4, most)), fifo: 1 << 14, ..hermes(dcq) };
+        let spec = HermesSpec {
+            buffer: PacketBufferSpec { size: Size::from_bytes(1 << 28), nic: false, ..spec.buffer },
+            ..spec
+        };
+        let outcome = go(&paper(), &spec, &lanes, &arrivals, 1.0);
+        conserved(&outcome, &arrivals, dcq.is_some());
+        // 4,096 tasks, `most` a round: the first rounds ask for fewer.
+        let round = 1000 + 2 * u64::from(most - 1) + 500;
+        let rounds = 4096 / u64::from(most);
+        let bound = rounds * round;
+        assert!((bound..bound + 4 * round + 3000).contains(&outcome.end), "{} for {bound}", outcome.end);
+        ends.push(outcome.end);
+    }
+    assert!(ends[0] > 3 * ends[1], "{ends:?}");
 }
 
 #[test]
