@@ -603,6 +603,11 @@ impl<P: ReplacementPolicy> TagArray<P> {
         with_sets!(&self.sets, sets => sets.iter().map(|s| present(&s.tags)).sum())
     }
 
+    /// Who has the line at `slot`, as [`TagArray::fill_owned`] and [`TagArray::set_owner`] say.
+    pub(crate) fn owner(&self, slot: Slot) -> u8 {
+        with_sets!(&self.sets, sets => sets[slot.set as usize].owner[slot.way as usize])
+    }
+
     /// Who filled the line at `slot`, or was written there since.
     #[inline]
     pub(crate) fn set_owner(&mut self, slot: Slot, owner: u8) {

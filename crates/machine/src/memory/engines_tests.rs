@@ -48,6 +48,7 @@ pub(super) fn spec(engine: CopyEngineSpec, io_ways: u32) -> MemorySpec {
             io_age: 3,
             core_ways: None,
             io_ways: Ways::Mask(Cbm(io_ways)),
+            inclusive_ways: None,
             snoop: ns(10.0),
             coherence: Default::default(),
             tenants: None,

@@ -58,6 +58,7 @@ const COPY_ENGINE: ExcludedSetting = ExcludedSetting::given("machine.copy_engine
 const COPY_TABLE: ExcludedSetting = ExcludedSetting::given("machine.copy_table");
 const SNOOP: ExcludedSetting = ExcludedSetting::of("machine.llc.coherence", &["snoop"]);
 const INCLUSIVE: ExcludedSetting = ExcludedSetting::of("machine.llc.inclusion", &["inclusive"]);
+const INCLUSIVE_WAYS: ExcludedSetting = ExcludedSetting::given("machine.llc.inclusive_ways");
 const SKIPS: ExcludedSetting = ExcludedSetting::given("machine.applications.*.skip");
 const BYPASSES: ExcludedSetting = ExcludedSetting::of("machine.applications.*.bypass", &["true"]);
 const STAYS_OUT: ExcludedSetting = ExcludedSetting::of("machine.applications.*.llc", &["false"]);
@@ -74,7 +75,7 @@ const fn inclusive(one: ExcludedSetting) -> Exclusion {
 }
 
 /// All of them in the memory system. What is not listed goes together, but for cubes on several sockets.
-pub const EXCLUSIONS: [Exclusion; 5] = [
+pub const EXCLUSIONS: [Exclusion; 6] = [
     Exclusion {
         one: COPY_ENGINE,
         other: COPY_TABLE,
@@ -89,6 +90,7 @@ pub const EXCLUSIONS: [Exclusion; 5] = [
         reason: "the table sees what comes to the LLC, and with snooping a core gets a line from another core without it",
         remedy: "remove the other",
     },
+    inclusive(INCLUSIVE_WAYS),
     inclusive(SKIPS),
     inclusive(BYPASSES),
     inclusive(STAYS_OUT),
@@ -101,6 +103,7 @@ fn has(spec: &MemorySpec, setting: ExcludedSetting) -> Option<bool> {
         "machine.copy_table" => spec.copy_table.is_some(),
         "machine.copy_engine" => spec.copy_engine.is_some(),
         "machine.llc.coherence" => spec.llc.coherence == Coherence::Snoop,
+        "machine.llc.inclusive_ways" => spec.llc.inclusive_ways.is_some(),
         "machine.llc.inclusion" => spec.llc.inclusion == Inclusion::Inclusive,
         _ => return None,
     })

@@ -170,6 +170,11 @@ pub struct LlcSpec {
     pub core_ways: Option<Ways>,
     /// Ways that device writes may fill: how many (2), from the highest on, or which, as text ("0x600"); 0 turns DDIO off.
     pub io_ways: Ways,
+    /// Ways to which a line that a device has brought into an I/O way moves when a core reads it, and where the LLC keeps it beside the
+    /// core's copy: how many (2), from the lowest on, or which, as text ("0x3"). A read leaves the line where it is, or takes it
+    /// along from a victim cache, when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inclusive_ways: Option<Ways>,
     /// What a transfer from another core's private cache takes beyond an LLC hit; with `coherence = "snoop"` what a private
     /// cache takes to answer, without the wires.
     pub snoop: Span,
@@ -717,6 +722,34 @@ impl Llc {
         }
     }
 
+    /// In which way the line is, and who has brought it, if it is there.
+    pub(super) fn way_and_owner(&self, spot: Spot) -> Option<(u32, u8)> {
+        let line = spot.within();
+        match &self.tags {
+            SliceTags::Lru(tags) => {
+                let slot = tags.find_at(spot.set as usize * self.slices.len() + spot.slice as usize, line)?;
+                Some((slot.way(), tags.owner(slot)))
+            }
+            SliceTags::Any(slices) => {
+                let tags = &slices[spot.slice as usize];
+                let slot = tags.find_at(spot.set as usize, line)?;
+                Some((slot.way(), tags.owner(slot)))
+            }
+        }
+    }
+
+    /// The line, which is there, moves into one of `ways` as what was used last; who has to go for it there.
+    pub(super) fn move_to(&mut self, spot: Spot, ways: Cbm, age: u8) -> Result<Option<Victim>, NoWay> {
+        let (line, slices) = (spot.within(), self.slices.len());
+        let moved = with_tags!(&mut self.tags, slices, spot, tags, set => tags.take_at(set, line));
+        let Some(Victim { dirty, owner, .. }) = moved else { return Ok(None) };
+        self.owned[usize::from(owner)] -= 1;
+        let victim = with_tags!(&mut self.tags, slices, spot, tags, set => {
+            tags.fill_owned_at(set, line, ways, dirty, age, owner)
+        });
+        self.filled(spot, owner, victim)
+    }
+
     /// Whether the line is there and dirty.
     pub(super) fn has_dirty(&self, spot: Spot) -> bool {
         let line = spot.within();
@@ -1049,6 +1082,7 @@ mod tests {
             io_age: 3,
             core_ways: None,
             io_ways: Ways::Mask(Cbm(0b11)),
+            inclusive_ways: None,
             snoop: ns(10.0),
             coherence: Default::default(),
             tenants: None,

@@ -34,6 +34,8 @@ mod fabric;
 mod home;
 mod homes;
 mod in_flight;
+#[cfg(test)]
+mod inclusive_tests;
 mod iommu;
 mod latest;
 #[cfg(test)]
@@ -299,6 +301,8 @@ pub struct Hierarchy {
     /// Masks may have gaps.
     gaps: bool,
     io_ways: Cbm,
+    /// Where lines of devices go that cores read; they stay, or go along, when left out.
+    inclusive_ways: Option<Cbm>,
     core_age: u8,
     io_age: u8,
     l1_latency: Ps,
@@ -417,6 +421,8 @@ impl Hierarchy {
         let core_ways = spec.llc.core_ways.unwrap_or(Ways::Count(spec.llc.ways));
         let core_ways = core_ways.lowest(&format!("{path}.llc.core_ways"), spec.llc.ways)?;
         let io_ways = spec.llc.io_ways.highest(&format!("{path}.llc.io_ways"), spec.llc.ways)?;
+        let of_both = |ways: Ways| ways.lowest(&format!("{path}.llc.inclusive_ways"), spec.llc.ways);
+        let inclusive_ways = spec.llc.inclusive_ways.map(of_both).transpose()?;
         Ok(Hierarchy {
             cores: vec![Private { latest: Latest::new(l1.sets()), l1, l2, tlb, prefetching }; cores as usize],
             directory: Directory::new(cores),
@@ -426,6 +432,7 @@ impl Hierarchy {
             class_llc: vec![LevelCounters::default(); 16],
             gaps: false,
             io_ways,
+            inclusive_ways,
             core_age: spec.llc.core_age,
             io_age: spec.llc.io_age,
             l1_latency: spec.l1.latency.ps(),
@@ -1051,6 +1058,27 @@ impl Hierarchy {
         true
     }
 
+    /// Whether the line at `spot` is a device's that the LLC keeps beside the copy of who reads it: it is in an inclusive way then.
+    ///
+    /// Park et al., ISCA 2025 ("A4: microarchitecture-aware LLC management for datacenter servers with emerging I/O devices"), find that
+    /// of lines in I/O ways. Left out: L2 copies that go with a line of an inclusive way, and lines of cores that a device has
+    /// written in place.
+    #[inline(never)]
+    fn moves_to_inclusive(&mut self, request: &Request, spot: Spot, now: Ps) -> bool {
+        let Some(inclusive) = self.inclusive_ways.filter(|_| !request.access.writes()) else { return false };
+        let Some((way, llc::DEVICES)) = self.llc.way_and_owner(spot) else { return false };
+        let is_in = |ways: Cbm| ways.0 >> way & 1 == 1;
+        if is_in(inclusive) {
+            return self.llc.use_line(spot);
+        }
+        if !is_in(self.io_ways) {
+            return false;
+        }
+        let victim = self.llc.move_to(spot, inclusive, self.core_age);
+        self.evict_from_llc(request.addr.line(), false, victim, now);
+        true
+    }
+
     /// Puts `line`, which `core` wants (to write, if `write`), back into its L2 if it was taken away since it was looked up, with
     /// what has to go for it; says whether it was still there.
     fn keep_or_bring_in(&mut self, core: CoreId, line: Line, write: bool, share: FillRule, now: Ps) -> bool {
@@ -1269,7 +1297,10 @@ impl Hierarchy {
         if lookup.upgrade && self.keep_or_bring_in(core, line, true, share, at) {
             self.counters.upgrades += 1;
             at_llc.answer.served = Served::Snoop;
-        } else if snooped != Snooped::Dirty && self.take_from_llc(line, spot, core, shared, share, at) {
+        } else if snooped != Snooped::Dirty
+            && (self.inclusive_ways.is_some() && self.moves_to_inclusive(request, spot, at)
+                || self.take_from_llc(line, spot, core, shared, share, at))
+        {
             self.counters.llc.hits += 1;
             self.class_llc(request.clos).hits += 1;
         } else if snooped != Snooped::Nothing {

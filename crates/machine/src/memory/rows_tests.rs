@@ -33,6 +33,7 @@ fn hierarchy(slices: u32, hash: SliceHash, inclusion: Inclusion, cores: u32, mes
             io_age: 3,
             core_ways: None,
             io_ways: Ways::Mask(Cbm(0b1100)),
+            inclusive_ways: None,
             snoop: ns(10.0),
             coherence: Default::default(),
             tenants: None,

@@ -48,6 +48,7 @@ fn memory(inclusion: Inclusion) -> MemorySpec {
             io_age: 3,
             core_ways: None,
             io_ways: Ways::Mask(Cbm(0b0011)),
+            inclusive_ways: None,
             snoop: ns(10.0),
             coherence: Default::default(),
             tenants: None,

@@ -29,7 +29,10 @@ impl Hierarchy {
             let placed = llc.residents().into_iter().filter_map(|each| {
                 let line = place(each.line)?;
                 let share = match each.owner {
-                    DEVICES => FillRule { ways: self.io_ways, age: self.io_age, owner: DEVICES },
+                    DEVICES => {
+                        let moved = self.inclusive_ways.filter(|ways| ways.0 >> each.way & 1 == 1);
+                        FillRule { ways: moved.unwrap_or(self.io_ways), age: self.io_age, owner: DEVICES }
+                    }
                     owner => self.share_of(Clos(owner)),
                 };
                 let share = FillRule { age: each.age.unwrap_or(share.age), ..share };

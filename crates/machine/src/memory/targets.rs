@@ -84,13 +84,21 @@ impl Hierarchy {
         if target == DmaTarget::Llc {
             return self.dma_write(first, count, now);
         }
-        self.note_received(first, count, target != DmaTarget::L2);
+        if target == DmaTarget::Memory {
+            return self.dma_write_past(first, count, now);
+        }
+        self.note_received(first, count, false);
         self.translate_for_device(first, count, now);
         self.enter(Requester::Device);
-        if target == DmaTarget::L2 {
-            return self
-                .for_each_line(first, count, |memory, line, spot| memory.write_to_l2(line, spot, consumer, now));
-        }
+        self.for_each_line(first, count, |memory, line, spot| memory.write_to_l2(line, spot, consumer, now))
+    }
+
+    /// As [`Hierarchy::dma_write`], of a device for which direct cache access is off: past all caches, whatever the I/O ways are.
+    /// What a cache has of the lines is gone.
+    pub fn dma_write_past(&mut self, first: Line, count: u64, now: Ps) -> Ps {
+        self.note_received(first, count, true);
+        self.translate_for_device(first, count, now);
+        self.enter(Requester::Device);
         let past = FillRule { ways: Cbm(0), age: self.io_age, owner: llc::DEVICES };
         self.for_each_line(first, count, |memory, line, spot| memory.write_from_device(line, spot, past, now))
     }

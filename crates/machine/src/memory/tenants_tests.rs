@@ -40,6 +40,7 @@ pub(super) fn spec(lines: u64, slices: u32, inclusion: Inclusion, gbps: f64) -> 
             io_age: 3,
             core_ways: None,
             io_ways: Ways::Mask(Cbm(0xff)),
+            inclusive_ways: None,
             snoop: ns(10.0),
             coherence: Default::default(),
             tenants: Some(Rate::from_gbps(gbps)),

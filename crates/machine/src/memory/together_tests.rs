@@ -11,7 +11,7 @@ use units::{Addr, CoreId, Ps, Rate, Size, Span};
 use super::twin_tests::{CORES, LINES, NOBODYS, Op, Twin, op, spec};
 use super::{
     ApplicationSpec, Coherence, CopyEngineSpec, DmaTarget, EXCLUSIONS, EngineNotice, Exclusion, Hierarchy, HomeSocket,
-    Inclusion, Interconnect, IommuMode, IommuSpec, SocketsSpec, StackedTablesSpec,
+    Inclusion, Interconnect, IommuMode, IommuSpec, SocketsSpec, StackedTablesSpec, Ways,
 };
 use crate::cache::CacheSpec;
 use crate::copy_table::Retires;
@@ -22,6 +22,8 @@ use crate::stacked::SkipSpec;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Features {
     inclusion: Inclusion,
+    /// Lines of devices that cores read move to ways of their own.
+    inclusive_ways: bool,
     /// Slices are apart on a ring.
     wires: bool,
     /// All private caches hear of each request, over that ring.
@@ -58,6 +60,7 @@ impl Features {
     pub(super) fn plain(controllers: bool) -> Features {
         Features {
             inclusion: Inclusion::NonInclusive,
+            inclusive_ways: false,
             wires: false,
             snooping: false,
             copies: None,
@@ -91,6 +94,7 @@ impl Features {
             "machine.dram.controller" => of(&mut self.controllers, take),
             "machine.llc.coherence" => of(&mut self.snooping, take),
             "machine.sockets" => of(&mut self.sockets, take),
+            "machine.llc.inclusive_ways" => of(&mut self.inclusive_ways, take),
             "machine.llc.inclusion" if self.inclusion == Inclusion::Inclusive => {
                 if take {
                     self.inclusion = Inclusion::NonInclusive;
@@ -185,7 +189,7 @@ pub(super) fn features() -> impl Strategy<Value = Features> {
         Engine::Controller(Retires::Sync),
         Engine::Controller(Retires::Async),
     ]);
-    let coherence = (any::<bool>(), any::<bool>());
+    let coherence = (any::<bool>(), any::<bool>(), any::<bool>());
     let copies = (of(select(vec![2u32, 8, 32])), of(engine));
     let homes = (any::<bool>(), of(home), any::<bool>(), any::<bool>());
     let iommu = of(select(vec![IommuMode::On, IommuMode::Strict, IommuMode::Lazy]));
@@ -194,9 +198,10 @@ pub(super) fn features() -> impl Strategy<Value = Features> {
         |(inclusion, coherence, (copies, engine), homes, applications, devices, agent, first)| {
             let (controllers, sockets, stacked, window) = homes;
             let (tails, iommu, targets, dead) = devices;
-            let (wires, snooping) = coherence;
+            let (wires, snooping, inclusive_ways) = coherence;
             let features = Features {
                 inclusion,
+                inclusive_ways,
                 wires,
                 snooping,
                 copies,
@@ -252,6 +257,7 @@ pub(super) fn machine(of: &Features, refresh: Span) -> Hierarchy {
     let io_ways = if of.tails.is_some() { 0 } else { 0b1100 };
     let mut spec = spec(of.inclusion, io_ways, of.copies.unwrap_or(2));
     spec.dram.t_refi = refresh;
+    spec.llc.inclusive_ways = of.inclusive_ways.then_some(Ways::Count(1));
     if of.copies.is_none() {
         spec.copy_table = None;
     }

@@ -44,6 +44,7 @@ pub(super) fn spec(inclusion: Inclusion, io_ways: u32, entries: u32) -> MemorySp
             io_age: 3,
             core_ways: None,
             io_ways: Ways::Mask(Cbm(io_ways)),
+            inclusive_ways: None,
             snoop: ns(10.0),
             coherence: Default::default(),
             tenants: None,

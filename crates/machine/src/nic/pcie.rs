@@ -69,7 +69,12 @@ pub struct Credits {
 impl Credits {
     /// All credits of `spec` at hand.
     pub fn new(spec: &PcieSpec) -> Credits {
-        Credits { limit: spec.credits.map_or(u64::MAX, |c| c.bytes()), held: 0, kept: 0, releases: VecDeque::new() }
+        Credits::of(spec.credits.map_or(u64::MAX, |c| c.bytes()))
+    }
+
+    /// All credits at hand, for `limit` bytes.
+    pub fn of(limit: u64) -> Credits {
+        Credits { limit, held: 0, kept: 0, releases: VecDeque::new() }
     }
 
     /// Takes credits for `bytes` at `now`.

@@ -46,6 +46,7 @@ fn spec(standard: &str, channels: Option<u32>, setting: ControllerSetting) -> Me
             io_age: 3,
             core_ways: None,
             io_ways: machine::memory::Ways::Mask(units::Cbm(0b11)),
+            inclusive_ways: None,
             snoop: ns(10.0),
             coherence: Default::default(),
             tenants: None,

@@ -211,6 +211,7 @@ fn plain_memory() -> MemorySpec {
             io_age: 3,
             core_ways: None,
             io_ways: machine::memory::Ways::Mask(units::Cbm(0b11)),
+            inclusive_ways: None,
             snoop: ns(10.0),
             coherence: Default::default(),
             tenants: None,

@@ -46,6 +46,7 @@ fn hierarchy(io_ways: Cbm, core_ways: Cbm) -> Hierarchy {
             io_ways: Ways::Mask(io_ways),
             snoop: ns(20.0),
             coherence: Default::default(),
+            inclusive_ways: None,
             tenants: None,
         },
         dram: DramSpec {
