@@ -805,6 +805,17 @@ def control_text(neighbour: NeighbourSummary) -> str | None:
     return f"{neighbour.get('name', '')}: {wrote}; counters read {readings} times"
 
 
+def storage_text(neighbour: NeighbourSummary) -> str | None:
+    """What a storage device wrote, and what cores read of it; None of other programs."""
+    did = neighbour.get("storage")
+    if not did:
+        return None
+    wrote = f"{q.digits(did.get('written_gbps') or 0)} Gbps written into memory"
+    hits = f"{q.share(did.get('write_hit_rate'))} of it in place of lines that a cache had"
+    read = f"{q.short_count(round(did.get('blocks_read_per_s') or 0))} blocks read a second"
+    return f"{neighbour.get('name', '')}: {wrote}, {hits}; {read}"
+
+
 FEW_REJECTED: Final = 0.01
 """A share of rejected packets that is told: more than chance, and than what a table lacks."""
 # Verdicts that meter: they let less pass the more is offered.

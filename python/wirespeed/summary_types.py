@@ -1093,6 +1093,19 @@ class ControlSummary(TypedDict, total=False):
     """Lines that it took from another core's private caches."""
 
 
+class StorageSummary(TypedDict, total=False):
+    """What a storage device did."""
+
+    written_gbps: float
+    """What it wrote into memory."""
+    write_hit_rate: float | None
+    """Its writes, by line, of lines that a cache had, over all: 0 with direct cache access off, but for what cores
+    have still.
+    """
+    blocks_read_per_s: float
+    """Blocks that cores read a second."""
+
+
 class NeighbourSummary(TypedDict, total=False):
     """What another program on the machine did."""
 
@@ -1110,6 +1123,8 @@ class NeighbourSummary(TypedDict, total=False):
     """Misses over lookups."""
     control: ControlSummary | None
     """What it did as a control plane; null of other programs."""
+    storage: StorageSummary | None
+    """What its device did; of storage devices."""
 
 
 # Where a GPU finds packets and tables.

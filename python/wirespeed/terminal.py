@@ -56,6 +56,7 @@ from wirespeed.summary import (
     seen,
     slices,
     stacked_text,
+    storage_text,
     trial_rejected,
     warnings,
 )
@@ -602,7 +603,7 @@ def _neighbours(summary: Summary) -> list[RenderableType]:
         table.add_row(Text(str(each.get("name", ""))), pace, q.share(each.get("llc_miss_rate")))
     owners = {name: held for name, held in (summary.get("llc_bytes") or {}).items() if q.is_number(held) and held}
     shares = ", ".join(f"{name} {q.digits(held / 2**20)} MiB" for name, held in owners.items())
-    control = [_indented(text) for each in found if (text := control_text(each))]
+    control = [_indented(text) for each in found if (text := control_text(each) or storage_text(each))]
     return [Text(), Text("Neighbours", "bold"), table, *control, _indented(f"of the LLC at the end: {shares}")]
 
 

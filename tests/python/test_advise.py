@@ -300,6 +300,24 @@ def test_programs_beside_the_packets_are_held_where_no_class_names_them():
         assert "held" in {each.name for each in techniques.fitting(resolved(**settings))[1]}
 
 
+def test_direct_cache_access_is_switched_off_for_storage_alone():
+    drive = {"name": "nvme", "kind": "storage", "rate": "6 GB/s"}
+    hog = {"name": "hog", "working_set": "64 MiB"}
+    (past,) = (each for each in techniques.fitting(resolved(neighbours=[hog, drive]))[0] if each.name == "storage_past")
+    assert past.kind == "setting"
+    assert past.cost == techniques.Cost()
+    settled = tomllib.loads(api.resolve("forwarding", set=list(past.overrides)))["neighbours"]
+    assert settled[1]["dca"] is False
+    assert "dca" not in settled[0]
+    assert (settled[1]["name"], settled[1]["rate"], settled[0]["working_set"]) == ("nvme", "48 Gbps", "64 MiB")
+    for settings in (
+        {"neighbours": [hog]},
+        {"neighbours": [drive | {"dca": False}]},
+        {"neighbours": [drive], "machine.llc.io_ways": 0},
+    ):
+        assert "storage_past" in {each.name for each in techniques.fitting(resolved(**settings))[1]}
+
+
 def test_a_technique_that_does_not_fit_may_be_left_out_all_the_same():
     fit, unfit = techniques.fitting(resolved(**{"mempool.size": 8192}))
     assert "small_pool" in {each.name for each in unfit}

@@ -65,6 +65,14 @@ def test_what_a_control_plane_did_stands_with_its_neighbours() -> None:
     assert "routes written" not in printed(terminal.run_summary(summaries.sound(neighbours=neighbours)), 100)
 
 
+def test_what_a_storage_device_wrote_stands_with_its_neighbours() -> None:
+    did = {"written_gbps": 47.5, "write_hit_rate": 0.25, "blocks_read_per_s": 45_300.0}
+    neighbours = [{"name": "nvme", "references_per_s": 9e7, "llc_miss_rate": 0.9, "control": None, "storage": did}]
+    text = " ".join(printed(terminal.run_summary(summaries.sound(neighbours=neighbours)), 100).split())
+    assert "nvme: 47.5 Gbps written into memory, 25.0 % of it in place of lines that a cache had" in text
+    assert "; 45.3 k blocks read a second" in text
+
+
 def test_the_bar_has_a_key_for_all_its_parts() -> None:
     text = printed(terminal.run_summary(summaries.sound()), 80)
     shares = [

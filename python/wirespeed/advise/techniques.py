@@ -374,6 +374,20 @@ def _payload_past(of: Resolved) -> Built:
     return ["nic.targets.payload=memory"], Cost()
 
 
+def _storage_past(of: Resolved) -> Built:
+    neighbours = of.get("neighbours") or []
+    devices = [each for each in neighbours if each.get("kind") == "storage"]
+    if not devices:
+        return "no storage device writes into memory"
+    if not units.ways(of["machine"]["llc"]["io_ways"]):
+        return "devices have no ways of the LLC"
+    if not any(each.get("dca", True) for each in devices):
+        return "direct cache access is off for storage already"
+    off = [{**each, "dca": False} if each.get("kind") == "storage" else each for each in neighbours]
+    tables = (",".join(f"{name}={json.dumps(value)}" for name, value in each.items()) for each in off)
+    return [f"neighbours=[{','.join(f'{{{table}}}' for table in tables)}]"], Cost()
+
+
 def _drop_dead(of: Resolved) -> Built:
     if of["nic"].get("drop_dead"):
         return "dead lines are given up already"
@@ -473,6 +487,7 @@ _ALL: Final[tuple[tuple[str, str, str, Kind, _Build], ...]] = (
     ("bisected_ring", "empty buffers and arrivals in rings apart", _RINGS, "hardware", _bisected_ring),
     ("stash_header", "completions and headers to L2 by steering tags", _PLACING, "hardware", _stash),
     ("payload_past", "payload past the caches", _PLACING, "hardware", _payload_past),
+    ("storage_past", "direct cache access off for storage alone", _PLACING, "setting", _storage_past),
     ("drop_dead", "dead packet lines given up, not written back", _PLACING, "hardware", _drop_dead),
     ("near_slice", "headers in the slice nearest to their core", _PLACING, "software", _near_slice),
     ("nic_payload", "payload stays in the NIC (1 MiB of its memory)", _PLACING, "hardware", _nic_payload),

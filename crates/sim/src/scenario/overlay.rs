@@ -174,7 +174,8 @@ fn takes_ways(path: &str) -> bool {
     let keys: Vec<&str> = path.split('.').collect();
     matches!(
         keys.as_slice(),
-        [.., "machine", "llc", "core_ways" | "io_ways"] | [.., "machine", "clos" | "applications", _, "ways"]
+        [.., "machine", "llc", "core_ways" | "io_ways" | "inclusive_ways"]
+            | [.., "machine", "clos" | "applications", _, "ways"]
     )
 }
 

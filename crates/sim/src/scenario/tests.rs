@@ -136,6 +136,8 @@ const FEATURES: &[&[&str]] = &[
     &["machine.applications.tables.llc = false"],
     &["machine.llc.inclusion = \"inclusive\""],
     &["machine.llc.inclusion = \"victim\""],
+    &["machine.llc.inclusive_ways = 1"],
+    &["neighbours = [{ kind = \"storage\", rate = \"1 GB/s\", dca = false }]"],
     &["machine.stacked = {}"],
     &["machine.iommu = { mode = \"on\" }"],
     &["machine.iommu = { mode = \"strict\", iotlb_entries = 32 }", "mempool.element = \"4096 B\""],

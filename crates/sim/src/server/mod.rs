@@ -34,6 +34,7 @@ mod saved;
 mod scattered;
 mod spread;
 mod stalls;
+pub mod storage;
 pub(crate) mod take_over;
 
 use control::Allocation;
@@ -67,6 +68,7 @@ use crate::server::nic_memory::NicMemory;
 use crate::server::pending::PendingIo;
 use crate::server::placing::PlacingCounters;
 use crate::server::scattered::Scattered;
+use crate::server::storage::StorageDevice;
 
 pub use saved::{STATE_VERSION, belonging};
 
@@ -280,6 +282,7 @@ pub struct Server {
     handed: Vec<(usize, Handed)>,
     locks: Locks,
     neighbours: Vec<Neighbour>,
+    storage: Vec<StorageDevice>,
     /// Where packets go that cores do not work on themselves.
     gpu: Option<Box<ServerGpu>>,
     /// Lines of counters that each packet core writes a burst, where somebody reads them.
@@ -312,7 +315,7 @@ state::state!(Server {
         lost
     ],
     arrays: [],
-    parts: [source, pending, scattered, cores, function, neighbours, gpu, nic],
+    parts: [source, pending, scattered, cores, function, neighbours, storage, gpu, nic],
     described: [memory],
     // What is as the scenario has it, and what is empty between two events.
     built: [
@@ -359,6 +362,8 @@ enum ServerEvent {
     Output,
     /// A neighbour goes on.
     Neighbour(usize),
+    /// A storage device writes.
+    Storage(usize),
     /// The GPU's next step.
     Gpu(GpuTurn),
     /// Memory that answers later has its turn.
@@ -527,6 +532,7 @@ impl Server {
             neighbours: Neighbour::of_all(&scenario.neighbours, &m.clos, &m.core, &tables, |i| {
                 seed.stream(&format!("neighbours.{i}"))
             })?,
+            storage: StorageDevice::of_all(&scenario.neighbours),
             inside: 0,
             last_departure: Ps::ZERO,
             lost: 0,
@@ -535,6 +541,9 @@ impl Server {
         server.draw_arrival();
         for (i, neighbour) in server.neighbours.iter_mut().enumerate() {
             server.engine.schedule(neighbour.begin(), PRIORITY_CORE, ServerEvent::Neighbour(i));
+        }
+        for k in 0..server.storage.len() {
+            server.engine.schedule(Ps::ZERO, PRIORITY_NIC, ServerEvent::Storage(k));
         }
         Ok(server)
     }
@@ -571,6 +580,7 @@ impl Server {
                 ServerEvent::ReadPackets(batch) => self.read_packets(batch, observer),
                 ServerEvent::Output => self.output_turn(observer),
                 ServerEvent::Neighbour(i) => self.neighbour(i),
+                ServerEvent::Storage(k) => self.storage_turn(k),
                 ServerEvent::Gpu(turn) => self.gpu_turn(turn, observer),
                 ServerEvent::Memory => self.memory_turn(observer),
                 ServerEvent::Replay(i, version) => self.replay_turn(i, version),
@@ -730,10 +740,14 @@ impl Server {
 
     /// What each of the scenario's neighbours has done so far.
     pub fn neighbours(&self) -> Vec<NeighbourCounters> {
-        let count = self.neighbours.last().map_or(0, |last| last.of + 1);
+        let all = self.neighbours.iter().map(|core| core.of).chain(self.storage.iter().map(|device| device.of));
+        let count = all.max().map_or(0, |last| last + 1);
         let mut all = vec![NeighbourCounters::default(); count];
         for neighbour in &self.neighbours {
             all[neighbour.of] += neighbour.counters();
+        }
+        for device in &self.storage {
+            all[device.of].storage += device.counters();
         }
         all
     }
@@ -820,6 +834,9 @@ impl Server {
     /// A neighbour goes on, as long as there is somebody whose neighbour it is.
     fn neighbour(&mut self, i: usize) {
         if !self.more && self.inside == 0 {
+            return;
+        }
+        if self.neighbours[i].wants_block() && !self.next_block(i) {
             return;
         }
         let (now, horizon) = (self.engine.now(), self.engine.peek().unwrap_or(Ps::MAX));

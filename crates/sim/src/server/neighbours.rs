@@ -3,14 +3,17 @@
 //! or in turns. It shares LLC, DRAM and what lies between with packet cores, in class of service 0 ("everyone else") unless
 //! `machine.clos` says otherwise.
 //!
+//! One of kind `storage` reads what a device writes into memory: [`super::storage`].
+//!
 //! One of kind `control` reads packet cores' counters and writes their tables: [`super::control_plane`].
 //!
 //! Left out: what the program computes, shared data with packet cores but for that, and moves from core to core. Working sets of real
 //! control planes are not published; 5GC2ache, section 3.1, measures their LLC occupancy below 500 KB.
 
 use super::control_plane::{ControlAgenda, ControlCounters, ControlPlane, ControlTables};
+use super::storage::StorageCounters;
 use crate::scenario::clos::{ClosSpecs, held, of_neighbour};
-use crate::scenario::neighbours::lines;
+use crate::scenario::neighbours::{lines, lines_of_all};
 use crate::scenario::{NeighbourKind, NeighbourSpec};
 use machine::cores::{Core, CoreSpec, CoreStep};
 use machine::memory::{Hierarchy, LevelCounters, MemoryCounters, SnoopCounters};
@@ -47,6 +50,16 @@ pub struct NeighbourCounters {
     pub llc: LevelCounters,
     /// Of a control plane.
     pub control: ControlCounters,
+    /// Of a storage device.
+    pub storage: StorageCounters,
+}
+
+/// A block that a core reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+struct BlockRead {
+    block: u32,
+    /// Its lines before this one have been read.
+    line: u64,
 }
 
 /// A core of a neighbour.
@@ -74,10 +87,12 @@ pub(crate) struct Neighbour {
     control: Option<Box<ControlPlane>>,
     /// References of the stint that is under way.
     references: u64,
+    /// Of a storage device's: what it reads, all of it once it is done.
+    reading: Option<BlockRead>,
 }
 
 state::state!(Neighbour {
-    values: [started, waits, under_way, in_detail, took, random, counters, agenda, references],
+    values: [started, waits, under_way, in_detail, took, random, counters, agenda, references, reading],
     arrays: [],
     parts: [core],
     built: [spec, of, first_line, control],
@@ -96,9 +111,8 @@ impl Neighbour {
         mut random: impl FnMut(u32) -> Pcg64,
     ) -> Result<Vec<Neighbour>, MachineError> {
         let mut all = Vec::new();
-        let mut first_line = 0;
-        for (of, spec) in neighbours.iter().enumerate() {
-            for _ in 0..spec.cores {
+        for (of, (spec, own)) in neighbours.iter().zip(lines_of_all(neighbours)).enumerate() {
+            for nth in 0..spec.cores {
                 let number = all.len() as u32;
                 let id = CoreId((tables.cores + number) as u16);
                 let clos = of_neighbour(classes, spec);
@@ -108,7 +122,8 @@ impl Neighbour {
                     core,
                     spec: spec.clone(),
                     of,
-                    first_line,
+                    first_line: own.start
+                        + if spec.kind == NeighbourKind::Storage { 0 } else { u64::from(nth) * lines(spec) },
                     started: Ps::ZERO,
                     waits: false,
                     under_way: false,
@@ -119,8 +134,8 @@ impl Neighbour {
                     agenda: ControlAgenda::default(),
                     control: (spec.kind == NeighbourKind::Control).then(|| Box::new(ControlPlane::new(spec, tables))),
                     references: 0,
+                    reading: None,
                 });
-                first_line += lines(spec);
             }
         }
         Ok(all)
@@ -143,9 +158,30 @@ impl Neighbour {
             self.record();
             return self.started;
         }
+        if self.spec.kind == NeighbourKind::Storage {
+            return self.started;
+        }
         self.started = Ps(self.random.random_range(0..self.stint().0.max(self.spec.period.ps().0).max(1)));
         self.record();
         self.started
+    }
+
+    /// Whether it reads blocks of a storage device, and has none that is not read.
+    pub(crate) fn wants_block(&self) -> bool {
+        let is_read = |read: BlockRead| read.line * LINE_BYTES == self.spec.storage().block;
+        self.spec.kind == NeighbourKind::Storage && !self.under_way && self.reading.is_none_or(is_read)
+    }
+
+    /// The block that it has read, if it has not been told yet.
+    pub(super) fn block_read(&mut self) -> Option<u32> {
+        self.reading.take().map(|read| read.block)
+    }
+
+    /// Reads `block` from `now` on.
+    pub(super) fn read_block(&mut self, block: u32, now: Ps) {
+        self.reading = Some(BlockRead { block, line: 0 });
+        self.started = now;
+        self.record();
     }
 
     /// Goes on at `now`, up to `horizon`; when to be called again, or [`None`] if memory answers later. What it does is
@@ -229,6 +265,12 @@ impl Neighbour {
             self.record();
             return self.started;
         }
+        if let Some(reading) = &mut self.reading {
+            reading.line += self.references;
+            self.started = at;
+            self.record();
+            return at;
+        }
         let mut next = at.max(self.started + self.stint());
         let period = self.spec.period.ps().0;
         if period > 0 {
@@ -249,6 +291,17 @@ impl Neighbour {
         script.clear();
         if let Some(control) = &self.control {
             self.references = control.record(&mut self.agenda, &mut self.random, script);
+            self.core.start([], self.started);
+            return;
+        }
+        if let Some(BlockRead { block, line }) = self.reading {
+            let of_block = self.spec.storage().block / LINE_BYTES;
+            self.references = STINT.min(of_block - line);
+            for line in line..line + self.references {
+                let at = self.first_line + u64::from(block) * of_block + line;
+                script.touch(Ref::load(NEIGHBOURS, at * LINE_BYTES, 8, SITE));
+                script.work(SITE, INSTRUCTIONS);
+            }
             self.core.start([], self.started);
             return;
         }

@@ -59,6 +59,8 @@ enum Then {
     Block(Block),
     /// Lines that the GPU's copy engine moves this way, with what their translation takes.
     Copied(CopyWay, Ps),
+    /// A piece of this block of this storage device, with what its translation takes.
+    Stored(usize, u32, Ps),
 }
 
 /// When a core is woken.
@@ -278,6 +280,13 @@ impl Server {
         }
     }
 
+    /// The answer to `transaction` is that of a piece of `block` of a storage device, whose translation takes `translated` more.
+    pub(super) fn expect_stored(&mut self, transaction: Transaction, device: usize, block: u32, translated: Ps) {
+        if let Some(pending) = &mut self.pending {
+            pending.expect(transaction, Then::Stored(device, block, translated));
+        }
+    }
+
     /// The answer to `transaction` is that of a block.
     pub(super) fn expect_block(&mut self, transaction: Transaction, block: Block) {
         if let Some(pending) = &mut self.pending {
@@ -299,6 +308,7 @@ impl Server {
             Then::Nothing => {}
             Then::Descriptors(slot, since, crossed) => self.ask_for_packets(slot, since, crossed, at),
             Then::Block(block) => self.block_read(block, at, observer),
+            Then::Stored(device, block, translated) => self.stored_later(device, block, at + translated),
             Then::Copied(way, translated) => self.copied(way, at + translated),
             Then::Received(i) => {
                 for writing in pending.writing[i].iter_mut().filter(|w| w.state == Err(transaction)) {

@@ -117,6 +117,8 @@ const CHOICES: &[Choice] = &[
     &[
         &["machine.llc.io_ways=0"],
         &["machine.llc.io_ways=1"],
+        &["machine.llc.inclusive_ways=1", "machine.llc.inclusion=victim"],
+        &["machine.llc.inclusive_ways=0b1100", "machine.llc.io_ways=2"],
         &["machine.llc.core_ways=2"],
         &["machine.clos.0={ways=2}"],
         &["machine.clos.1={ways=2, bandwidth=\"1 GB/s\"}"],
@@ -184,6 +186,9 @@ const CHOICES: &[Choice] = &[
         &["neighbours=[{ working_set = \"1 MiB\", every = \"20 ns\", period = \"3 us\", busy = 0.5, cores = 2 }]"],
         &["neighbours=[{ kind = \"control\", statistics_interval = \"2 us\" }]"],
         &["neighbours=[{ kind = \"control\", statistics_interval = \"2 us\", routes = 2e6 }]"],
+        &["neighbours=[{ kind = \"storage\", rate = \"2 GB/s\", block = \"4 KiB\", queue_depth = 16, dca = false }]"],
+        &["neighbours=[{ kind = \"storage\", rate = \"6 GB/s\", block = \"1 KiB\", queue_depth = 3, cores = 2 }, \
+             { kind = \"storage\", rate = \"1 GB/s\", cores = 0 }]"],
     ],
     &[
         &["policy={ kind = \"allocator\", interval = \"20 us\", noise = 0.1, missing = 0.1, lag = 1 }"],

@@ -21,6 +21,7 @@ mod scenario;
 mod server;
 mod stalls;
 mod steer;
+mod storage;
 mod switches;
 mod upf;
 mod validation_ddio;

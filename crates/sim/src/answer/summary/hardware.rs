@@ -27,6 +27,7 @@ use crate::server::CoreCounters;
 use crate::server::control_plane::ControlCounters;
 use crate::server::neighbours::NeighbourCounters;
 use crate::server::owners::ApplicationFound;
+use crate::server::storage::StorageCounters;
 
 /// Misses over lookups; not a number without any.
 pub(super) fn miss_rate(level: &LevelCounters) -> f64 {
@@ -735,6 +736,28 @@ impl ControlSummary {
     }
 }
 
+/// What a storage device did.
+#[derive(Serialize, JsonSchema)]
+pub struct StorageSummary {
+    /// What it wrote into memory.
+    written_gbps: f64,
+    /// Its writes, by line, of lines that a cache had, over all: 0 with direct cache access off, but for what cores have still.
+    #[schemars(with = "Option<f64>")]
+    write_hit_rate: f64,
+    /// Blocks that cores read a second.
+    blocks_read_per_s: f64,
+}
+
+impl StorageSummary {
+    fn of(did: &StorageCounters, seconds: f64) -> StorageSummary {
+        StorageSummary {
+            written_gbps: did.bytes as f64 * 8e-9 / seconds,
+            write_hit_rate: 1.0 - miss_rate(&did.writes),
+            blocks_read_per_s: did.read as f64 / seconds,
+        }
+    }
+}
+
 /// What another program on the machine did.
 #[derive(Serialize, JsonSchema)]
 pub struct NeighbourSummary {
@@ -753,6 +776,9 @@ pub struct NeighbourSummary {
     llc_miss_rate: f64,
     /// What it did as a control plane; null of other programs.
     control: Option<ControlSummary>,
+    /// What its device did; of storage devices.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    storage: Option<StorageSummary>,
 }
 
 pub(super) fn neighbours(scenario: &Scenario, measured: &Measured) -> Vec<NeighbourSummary> {
@@ -760,11 +786,15 @@ pub(super) fn neighbours(scenario: &Scenario, measured: &Measured) -> Vec<Neighb
     let one = |(spec, did): (&NeighbourSpec, &NeighbourCounters)| NeighbourSummary {
         name: spec.name.clone(),
         cores: spec.cores,
-        working_set_bytes: spec.working_set.bytes(),
+        working_set_bytes: match spec.kind {
+            NeighbourKind::Storage => spec.storage_bytes(),
+            _ => spec.working_set.bytes(),
+        },
         references_per_s: did.references as f64 / seconds,
         llc_lookups: did.llc.lookups(),
         llc_miss_rate: miss_rate(&did.llc),
         control: (spec.kind == NeighbourKind::Control).then(|| ControlSummary::of(&did.control, seconds)),
+        storage: (spec.kind == NeighbourKind::Storage).then(|| StorageSummary::of(&did.storage, seconds)),
     };
     scenario.neighbours.iter().zip(&measured.counts.neighbours).map(one).collect()
 }
