@@ -301,7 +301,7 @@ def test_programs_beside_the_packets_are_held_where_no_class_names_them():
 
 
 def test_direct_cache_access_is_switched_off_for_storage_alone():
-    drive = {"name": "nvme", "kind": "storage", "rate": "6 GB/s"}
+    drive = {"name": "nvme", "kind": "storage", "rate": "48 Gbps"}
     hog = {"name": "hog", "working_set": "64 MiB"}
     (past,) = (each for each in techniques.fitting(resolved(neighbours=[hog, drive]))[0] if each.name == "storage_past")
     assert past.kind == "setting"
