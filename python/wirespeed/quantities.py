@@ -110,8 +110,12 @@ def ends(low: float, high: float) -> str:
 def sides(value: float, low: float, high: float) -> str:
     """How far the ends of an interval are from a time, in nanoseconds: both sides where they differ as told.
 
+    A side that is nothing as told is left out: the value is that end of its interval.
+
     >>> sides(12_300.0, 11_900.0, 14_200.0), sides(100.0, 90.0, 110.0), sides(100.0, 100.0, 100.0)
     ('(-0.4, +1.9 µs)', '± 10.0 ns', '')
+    >>> sides(2_240.0, 2_235.9, 2_240.0), sides(2_240.0, 2_239.99, 2_244.1)
+    ('(-4.1 ns)', '(+4.1 ns)')
     """
     below, above = max(value - low, 0.0), max(high - value, 0.0)
     if max(below, above) <= 0:
@@ -120,7 +124,11 @@ def sides(value: float, low: float, high: float) -> str:
     # As many decimals as give the longer side two digits.
     decimals = min(max(0, 1 - math.floor(math.log10(max(below, above) / scale))), 3)
     low_side, high_side = (f"{side / scale:,.{decimals}f}" for side in (below, above))
-    return f"± {duration(above)}" if low_side == high_side else f"(-{low_side}, +{high_side} {unit})"
+    if low_side == high_side:
+        return f"± {duration(above)}"
+    nothing = f"{0:.{decimals}f}"
+    both = [f"{sign}{side}" for sign, side in (("-", low_side), ("+", high_side)) if side != nothing]
+    return f"({', '.join(both)} {unit})"
 
 
 def share(part: float | None, decimals: int = 1) -> str:
