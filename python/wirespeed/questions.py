@@ -508,12 +508,21 @@ def _ddio(summary: Summary) -> str:
 def _found_later(summary: Summary) -> str:
     """What of packets is still in the LLC when cores first come for it, and what else they and the NIC find there."""
     by_name = {each["name"]: each for each in levels(summary)}
-    first, llc, sent = (by_name.get(name) or {} for name in ("first touch", "LLC", "DMA read"))
+    llc, sent = (by_name.get(name) or {} for name in ("LLC", "DMA read"))
+    found, first = _first_come(summary)
     told = ""
-    if q.is_number(rate := first.get("hit_rate")) and _counts(first)[1]:
-        told = f" Of the lines of packets that cores come for, {q.share(rate, 0)} are still cached when they first do."
+    if first:
+        by_prefetch = _counts(by_name.get("first prefetch") or {})[1] / first
+        told = f" Of the lines of packets that cores come for, {q.share(found / first, 0)} are still cached when they"
+        told += f" first do{f', {q.share(by_prefetch, 0)} of them by prefetches' if by_prefetch else ''}."
     touched = _touches(summary)
     hits, lookups = (most - own for most, own in zip(_counts(llc), touched or (0, 0), strict=True))
+def _first_come(summary: Summary) -> tuple[int, int]:
+    """Lines of packets that a core or a prefetch of its has come for first: those that a cache had, and all of them."""
+    firsts = [_counts(each) for each in levels(summary) if each.get("name") in ("first touch", "first prefetch")]
+    return sum(hits for hits, _ in firsts), sum(lookups for _, lookups in firsts)
+
+
     others = []
     if lookups > 0:
         others.append(f"{q.share(hits / lookups, 0)} of what {'else ' if touched else ''}cores ask it for")
@@ -523,12 +532,12 @@ def _found_later(summary: Summary) -> str:
 
 
 def _touches(summary: Summary) -> tuple[int, int] | None:
-    """First touches that hit, and all of them, where the lookups of the LLC have them; None where none were counted.
+    """Lines that a core or a prefetch came for first and a cache had, and all of them; None where none were counted.
 
     Where some skip the LLC, or a table answers before it, they are not.
     """
-    by_name = {each["name"]: _counts(each) for each in levels(summary)}
-    (hits, touched), (llc_hits, asked) = (by_name.get(name, (0, 0)) for name in ("first touch", "LLC"))
+    llc = next((each for each in levels(summary) if each["name"] == "LLC"), None)
+    (hits, touched), (llc_hits, asked) = _first_come(summary), _counts(llc or {})
     if summary.get("applications") or summary.get("copy_table") or not 0 < touched <= asked:
         return None
     return (hits, touched) if hits <= llc_hits and touched - hits <= asked - llc_hits else None

@@ -615,6 +615,10 @@ def test_ddio_says_what_is_found_later_and_sureness_what_had_not_settled() -> No
 
 
 def test_a_run_that_had_not_settled_is_first_run_longer() -> None:
+    # A prefetch that comes first finds what a load would have.
+    prefetched = {"name": "first prefetch", "hits": 31, "misses": 19, "hit_rate": 0.62}
+    told = reply(summary | {"levels": [*found, prefetched]}, "What is DDIO's share?")
+    assert "80 % are still cached when they first do, 50 % of them by prefetches." in told
     again, advise = ["wirespeed", "run", "my.toml", "--set", "run.packets=5"], ["wirespeed", "advise", "my.toml"]
     advice = {"verdict": {"advice": ["Shorter ones (--set nic.burst=16)."]}}
     longer = "wirespeed run my.toml --set run.packets=4000000"

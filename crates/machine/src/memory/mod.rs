@@ -199,9 +199,12 @@ pub struct MemoryCounters {
     pub dma_write: LevelCounters,
     /// Device reads: from a cache, or from DRAM (misses).
     pub dma_read: LevelCounters,
-    /// First requests by cores and their prefetchers, beyond private caches, for lines of packets that devices have written: of a line that
-    /// a cache has still, or of one that has to come from memory (misses).
+    /// Lines of packets that devices have written and that a core's load or store was the first to come for, beyond private caches: a cache
+    /// had the line still, or it had to come from memory (misses).
     pub first_touch: LevelCounters,
+    /// The same, of lines that a prefetch was the first to come for: a core's own hint or one of its prefetcher. The load that follows is no
+    /// first touch.
+    pub first_prefetch: LevelCounters,
     /// Translations by the first-level TLBs.
     pub tlb: LevelCounters,
     /// Page walks, for want of a translation in any TLB.
@@ -216,6 +219,15 @@ pub struct MemoryCounters {
     pub invalidations: u64,
     /// Dirty lines that the LLC wrote to DRAM.
     pub writebacks: u64,
+}
+
+impl MemoryCounters {
+    /// Lines of packets that devices have written and that a core, or a prefetch of its, has come for: whoever came first.
+    pub fn first_come(&self) -> LevelCounters {
+        let mut both = self.first_touch;
+        both += self.first_prefetch;
+        both
+    }
 }
 
 /// What a class of service has done, and has, at the LLC.
@@ -1240,12 +1252,12 @@ impl Hierarchy {
     fn fetch_line(&mut self, request: &Request, lookup: &PrivateLookup, now: Ps) -> Reply {
         self.make_room(request, lookup, now);
         if let Some(reply) = self.fetch_beside_llc(request, lookup, now) {
-            self.note_touch(request.addr.line(), reply.served());
+            self.note_touch(request, reply.served());
             return reply;
         }
         let mut at_llc = self.ask_llc(request, lookup, now);
         self.serve(request, lookup, &mut at_llc, now);
-        self.note_touch(request.addr.line(), at_llc.answer.served);
+        self.note_touch(request, at_llc.answer.served);
         self.reach_requester(request, lookup, &mut at_llc, now);
         self.remember_holder(request, &at_llc);
         let AtLlc { answer: Asked { ready, served, path, .. }, ticket, .. } = at_llc;

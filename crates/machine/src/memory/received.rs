@@ -3,13 +3,17 @@
 //! DDIO's own counter says whether a line was in the LLC when the device wrote it. Whether it is still there when a core comes for
 //! it is another question, which no counter of lookups answers: those are of tables and descriptors, too, and of lines that a core
 //! has had before.
+//!
+//! Whoever comes first, a load, a store or a prefetch, is counted once for a line, by what it is: a prefetch finds what the device has left
+//! as a load would have, and the load behind it finds what the prefetch has brought.
 
 use std::ops::Range;
 
+use probe::{Access, Request};
 use serde::{Deserialize, Serialize};
 use units::Line;
 
-use super::{Hierarchy, LevelCounters};
+use super::Hierarchy;
 use crate::Served;
 
 /// Lines of packets, a bit each: whether a device has written it and no core has asked for it since.
@@ -56,7 +60,7 @@ impl UntouchedLines {
 
 impl Hierarchy {
     /// Packets lie in `lines` from now on: first accesses to what devices write there are counted
-    /// ([`super::MemoryCounters::first_touch`]).
+    /// ([`super::MemoryCounters::first_touch`], [`super::MemoryCounters::first_prefetch`]).
     pub fn watch_packets(&mut self, lines: Range<u64>) {
         self.received = UntouchedLines::new(lines);
     }
@@ -67,12 +71,14 @@ impl Hierarchy {
         self.received.written(first, count, beyond);
     }
 
-    /// A core has asked for `line` beyond its own caches, and `served` had it.
+    /// A core's `request` has gone beyond its own caches, and `served` had the line.
     #[inline(always)]
-    pub(super) fn note_touch(&mut self, line: Line, served: Served) {
-        if self.received.touch(line) {
-            let LevelCounters { hits, misses } = &mut self.counters.first_touch;
-            *(if served == Served::Dram { misses } else { hits }) += 1;
+    pub(super) fn note_touch(&mut self, request: &Request, served: Served) {
+        if self.received.touch(request.addr.line()) {
+            let counters = &mut self.counters;
+            let is_prefetch = request.access == Access::Prefetch;
+            let of = if is_prefetch { &mut counters.first_prefetch } else { &mut counters.first_touch };
+            of.count(served != Served::Dram);
         }
     }
 }
@@ -81,13 +87,14 @@ impl Hierarchy {
 mod tests {
     use std::collections::BTreeSet;
 
-    use probe::{Access, Request};
     use proptest::prelude::*;
     use units::{Addr, Clos, CoreId, Ps};
 
     use super::super::tenants_tests::spec;
-    use super::super::{Consumer, DmaTarget, Inclusion, LlcSpec, MemorySpec, Ways};
+    use super::super::{Consumer, DmaTarget, Inclusion, LevelCounters, LlcSpec, MemorySpec, Ways};
     use super::*;
+    use crate::Memory;
+    use crate::cache::PrefetcherSpec;
 
     proptest! {
         #[test]
@@ -110,18 +117,20 @@ mod tests {
             }
         }
 
-        /// Few sets and ways, so that lines leave before a core comes for them.
+        /// Few sets and ways, so that lines leave before a core comes for them. Who prefetches, a core or its prefetcher, makes no difference.
         #[test]
-        fn first_touches_are_of_lines_that_no_core_had_since_and_hit_unless_memory_serves_them(
+        fn who_comes_first_for_a_line_is_counted_as_what_it_is_and_hits_unless_memory_serves_it(
             inclusion in prop::sample::select(vec![Inclusion::NonInclusive, Inclusion::Inclusive, Inclusion::Victim]),
             io_ways in 0u32..5,
-            steps in prop::collection::vec((0u8..5, 0u16..2, 0u64..60, 1u64..6), 1..200),
+            prefetcher in prop::sample::select(vec![None, Some(PrefetcherSpec::NextLine { degree: 1 })]),
+            steps in prop::collection::vec((0u8..6, 0u16..2, 0u64..60, 1u64..6), 1..200),
         ) {
             let of = spec(32, 2, inclusion, 1.0);
             let llc = LlcSpec { tenants: None, io_ways: Ways::Count(io_ways), ..of.llc };
-            let mut memory = Hierarchy::new(&MemorySpec { llc, ..of }, 2, "machine").unwrap();
+            let mut memory = Hierarchy::new(&MemorySpec { llc, prefetcher, ..of }, 2, "machine").unwrap();
             memory.watch_packets(10..50);
-            let (mut untouched, mut expected, mut now) = (BTreeSet::new(), LevelCounters::default(), Ps::ZERO);
+            let (mut untouched, mut now) = (BTreeSet::new(), Ps::ZERO);
+            let (mut touched, mut prefetched) = (LevelCounters::default(), LevelCounters::default());
             for (step, core, line, count) in steps {
                 now += Ps::from_ns(500);
                 let written = (line..line + count).filter(|line| (10..50).contains(line));
@@ -136,17 +145,27 @@ mod tests {
                         written.for_each(|line| { untouched.remove(&line); });
                     }
                     _ => {
-                        let (addr, access) = (Addr(line * 64), if step == 2 { Access::Store } else { Access::Load });
-                        let request = Request { addr, bytes: 8, site: 0, access, clos: Clos(0), core: CoreId(core), mapping: 0 };
+                        let access = [Access::Store, Access::Prefetch, Access::Load, Access::Load][usize::from(step) - 2];
+                        let (addr, core) = (Addr(line * 64), CoreId(core));
+                        let request = Request { addr, bytes: 8, site: 0, access, clos: Clos(0), core, mapping: 0 };
                         let served = memory.access(&request, now).served;
-                        if untouched.remove(&line) {
-                            prop_assert!(!matches!(served, Served::L1 | Served::L2), "{served:?}: a core had it");
-                            *(if served == Served::Dram { &mut expected.misses } else { &mut expected.hits }) += 1;
+                        let mut came = vec![(line, access, served)];
+                        while let Some((request, lookup)) = memory.next_prefetch(core) {
+                            prop_assert_eq!(request.access, Access::Prefetch);
+                            came.push((request.addr.line().0, request.access, memory.fetch(&request, &lookup, now).served()));
+                        }
+                        for (line, access, served) in came {
+                            if untouched.remove(&line) {
+                                prop_assert!(!matches!(served, Served::L1 | Served::L2), "{served:?}: a core had it");
+                                let of = if access == Access::Prefetch { &mut prefetched } else { &mut touched };
+                                *(if served == Served::Dram { &mut of.misses } else { &mut of.hits }) += 1;
+                            }
                         }
                     }
                 }
             }
-            prop_assert_eq!(memory.counters().first_touch, expected);
+            let counters = memory.counters();
+            prop_assert_eq!((counters.first_touch, counters.first_prefetch), (touched, prefetched));
         }
     }
 }

@@ -1135,7 +1135,7 @@ impl Facts<'_> {
             }
             let total = self.result.measured.measure.attribution.total().0.max(1) as f64;
             let held = self.result.measured.measure.attribution[Reason::DmaMemory] as f64 / total;
-            let left = missed(&c.first_touch);
+            let left = missed(&c.first_come());
             if left > DDIO_COSTS {
                 let gone = percent(left);
                 reasons.push(format!("{gone} of the lines of packets that cores come for have left the LLC by then."));

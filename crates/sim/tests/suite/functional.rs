@@ -97,7 +97,7 @@ fn stretch(server: &mut Server) -> Seen {
         busy: sum(|c| c.busy.as_secs()) / span,
         llc_hits: did.llc.hits as f64 / did.llc.lookups() as f64,
         ddio_hits: did.dma_write.hits as f64 / did.dma_write.lookups() as f64,
-        first_touches: did.first_touch.hits as f64 / did.first_touch.lookups() as f64,
+        first_touches: did.first_come().hits as f64 / did.first_come().lookups() as f64,
         reads: (server.memory().dram_counters().reads - dram.reads) as f64 / received,
         instructions: sum(|c| c.instructions as f64) / received,
         waiting: waiting as f64 / LOOKS as f64,

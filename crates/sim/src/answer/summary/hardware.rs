@@ -35,12 +35,13 @@ pub(super) fn miss_rate(level: &LevelCounters) -> f64 {
 }
 
 /// One level of the memory system. For DDIO a hit is a device write in place; for DMA reads it is a read that a cache
-/// served; a first touch is a core's first request, or its prefetcher's, for a line of a packet since a device wrote it, and a hit if
-/// a cache still has the line. Lines that nobody asks for, and what devices write to an L2, have no first touch, and with several
-/// sockets or tails of receive queues none is counted.
+/// served. A line of a packet that a device has written is a `first touch` where a core's load or store comes for it first, and a
+/// `first prefetch` where a prefetch does, the core's own or its prefetcher's: a hit if a cache still has the line. It is one of the two,
+/// once: a load behind a prefetch is neither. Lines that nobody asks for, and what devices write to an L2, are neither, and with
+/// several sockets or tails of receive queues none is counted.
 #[derive(Serialize, JsonSchema)]
 pub struct LevelSummary {
-    /// `L1d`, `L2`, `LLC`, `DDIO`, `first touch` or `DMA read`.
+    /// `L1d`, `L2`, `LLC`, `DDIO`, `first touch`, `first prefetch` or `DMA read`.
     name: &'static str,
     #[serde(flatten)]
     counters: LevelCounters,
@@ -58,6 +59,7 @@ pub(super) fn levels(measured: &Measured) -> Vec<LevelSummary> {
         ("DDIO", c.dma_write),
         ("first touch", c.first_touch),
         ("DMA read", c.dma_read),
+        ("first prefetch", c.first_prefetch),
     ];
     let level = |(name, counters): (&'static str, LevelCounters)| {
         let hit_rate = counters.hits as f64 / counters.lookups() as f64;
