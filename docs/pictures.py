@@ -340,7 +340,7 @@ def warm_up() -> alt.Chart:
     rows = []
     for cut in (1_000, 4_000, 16_000, 64_000, 256_000):
         found = _run("forwarding", few | {"run.warmup": cut}).summary
-        rows.append({"cut": cut, "reads": found["dram"]["reads"] / found["packets"]})
+        rows.append({"cut": cut, "reads": found["dram"]["reads"] / found["taken_packets"]})
     alone = _run("forwarding", few | {"run.packets": 40_000}).summary
     mark = [{"cut": alone["warmup_packets"], "words": "cut by itself, for 40,000 packets"}]
     line = alt.Chart(alt.Data(values=rows), width=520, height=200).mark_line(point=True)

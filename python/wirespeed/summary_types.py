@@ -609,7 +609,7 @@ class DramSummary(TypedDict, total=False):
     controllers: DramControllers
     """What controllers at the level of commands did; missing without `machine.dram.controller`."""
     energy_nj_per_packet: float | None
-    """DRAM energy over packets carried; null where the currents of the devices are not known
+    """DRAM energy over `sent_packets`; null where the currents of the devices are not known
     (`machine.dram.currents` or `standard`).
     """
     energy_missing: str | None
@@ -666,6 +666,40 @@ class CoreSummary(TypedDict, total=False):
     """Busy cycles a packet."""
     cycles: dict[str, float]
     """What they are spent on: cycles a packet by reason, of bursts that are over."""
+
+
+class HotRing(TypedDict, total=False):
+    """A ring that gets more than its share of the packets and loses, while other cores of its stage have time left."""
+
+    core: int
+    """The core whose ring it is."""
+    receives: bool
+    """Whether it is that core's receive ring; else the software queue into which receiving cores put what it works
+    on.
+    """
+    cores: int
+    """Cores of its stage: an even share of the packets is one over this."""
+    of_offered: float
+    """Its share of the packets that came to the stage."""
+    of_lost: float
+    """Its share of what the stage lost before a core had it."""
+    full: float
+    """How full it was on average over time, as a share."""
+    busy: float
+    """Share of time that its core was busy."""
+    others_busy: float
+    """The same of the other cores of the stage, on average."""
+    busy_if_even: float
+    """The same of each core if packets were spread evenly, at what a packet takes of the core that is full; more
+    than 1 where the stage would lose still. Cores with time left have short bursts, and take longer for each
+    packet.
+    """
+    even_mpps: float
+    """Packets a microsecond that the stage would carry then, by its cores alone."""
+    text: str
+    """What is uneven, in a sentence without its full stop."""
+    remedy: str
+    """What spreads packets anew, in words that follow "by"."""
 
 
 class StallsSummary(TypedDict, total=False):
@@ -1267,6 +1301,14 @@ class Summary(TypedDict, total=False):
     `rejected`. 0 where the run was stopped before; then the machine's counts below are of no packet, and terminal
     and report show none.
     """
+    sent_packets: int
+    """Packets sent in the time for which the machine's counts are, up to the last arrival, whenever they arrived:
+    energy a packet is over this. Of those that were carried some left later, from rings that had filled.
+    """
+    taken_packets: int
+    """Packets that receiving cores took from their rings in that time: counts of the machine a packet are over
+    this.
+    """
     warmup_packets: int
     """Packets offered before warm-up was over."""
     warmup: WarmUpSummary
@@ -1391,8 +1433,8 @@ class Summary(TypedDict, total=False):
     notes: list[str]
     """What was assumed or found in the input, in words."""
     batches: dict[str, list[float]]
-    """Means of consecutive batches of packets for `carried_mpps`, `loss`, `dram_energy` (nJ a packet carried, where
-    it is known), the sojourn's `mean` and each reason: what comparisons test.
+    """Means of consecutive batches of packets for `carried_mpps`, `loss`, `dram_energy` (nJ a packet sent, where it
+    is known), the sojourn's `mean` and each reason: what comparisons test.
     """
     wall_s: float
     """What the host took to simulate.

@@ -557,7 +557,7 @@ def _energy(summary: Summary) -> list[RenderableType]:
 
 
 def _copying(summary: Summary) -> list[RenderableType]:
-    packets = summary.get("packets") or 0
+    packets = summary.get("taken_packets", summary.get("packets")) or 0
     found = copying(summary)
     if found is None:
         return []

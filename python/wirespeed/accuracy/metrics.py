@@ -58,6 +58,8 @@ _MOST: Final = ("memory.read_gbps", "memory.most_gb_per_s")
 _AT: Final = re.compile(r"memory\.latency_ns@\s*(\d+(?:\.\d+)?)\s*(?:GB/s|GBps|GB_per_s)?")
 _RELATIVE: Final = " relative to "
 _PER_PACKET: Final = "_per_packet"
+# Counts of packets by their own arrival; all others are the machine's.
+_OF_PACKETS: Final = ("lost", "rejected", "drops", "classes")
 _SEARCHES: Final = {"ndr_mpps": "ndr", "pdr_mpps": "pdr"}
 # What a number of a summary is in, by the end of its name: the kind of its unit, and the unit in base ones.
 _UNITS: Final[Mapping[str, tuple[units.Kind, float]]] = {
@@ -140,7 +142,7 @@ def parse(text: str) -> Metric:
 def value(metric: Metric, columns: Columns) -> float:
     """The number of a run. Raises InputError where this run does not report it.
 
-    >>> run = {"packets": 10.0, "lost": 2.0, "levels.LLC.misses": 4.0, "levels.LLC.hit_rate": 0.75}
+    >>> run = {"packets": 10.0, "taken_packets": 8.0, "levels.LLC.misses": 4.0, "levels.LLC.hit_rate": 0.75}
     >>> value(parse("levels.LLC.misses_per_packet"), run), value(parse("llc_miss_rate"), run)
     (0.5, 0.25)
     """
@@ -196,10 +198,11 @@ def _value(column: str, columns: Columns) -> float | None:
         hits = columns.get(column.removesuffix("miss_rate") + "hit_rate")
         return None if hits is None else 1 - hits
     if column.endswith(_PER_PACKET):
-        count, packets = (
-            columns.get(column.removesuffix(_PER_PACKET)),
-            columns.get("packets", 0) - columns.get("lost", 0),
-        )
+        counted = column.removesuffix(_PER_PACKET)
+        count, packets = columns.get(counted), columns.get("packets", 0) - columns.get("lost", 0)
+        if counted.split(".")[0] not in _OF_PACKETS:
+            # What the machine did up to the last arrival, it did for what cores had taken by then.
+            packets = columns.get("taken_packets", packets)
         return None if count is None or not packets else count / packets
     return None
 

@@ -421,7 +421,7 @@ def _energy_note(ranked: Sequence[Mapping[str, Any]], now: Mapping[str, Any]) ->
         )
     unknown = [each["name"] for each in ranked if each["alone"]["energy"] is None]
     but = f"; not known with {', '.join(unknown)}, whose DRAM has no currents" if unknown else ""
-    return f"energy is DRAM's, a packet carried at the scenario's own load, by its currents: {_nj(now)} as it is{but}"
+    return f"energy is DRAM's, a packet sent at the scenario's own load, by its currents: {_nj(now)} as it is{but}"
 
 
 def _nj(now: Mapping[str, Any]) -> str:

@@ -85,7 +85,8 @@ def _with(joined: Joined, length: int, longest: int, packets: int) -> dict[str, 
 
 
 def _ring(length: int, is_now: bool, summary: Mapping[str, Any]) -> Ring:
-    packets = max(int(summary["packets"]), 1)
+    # Those that wait in a ring at the end have read nothing yet.
+    taken = max(int(summary["taken_packets"]), 1)
     return Ring(
         length,
         is_now,
@@ -93,7 +94,7 @@ def _ring(length: int, is_now: bool, summary: Mapping[str, Any]) -> Ring:
         summary["loss"] if summary["verdict"]["loss_is_known"] else None,
         _mean(summary, "cycles_per_packet"),
         summary["sojourn_ns"]["p99"],
-        summary["dram"]["reads"] / packets,
+        summary["dram"]["reads"] / taken,
     )
 
 

@@ -438,7 +438,7 @@ impl Commanded {
         }
     }
 
-    /// What they do from now on is in no report, until [`Commanded::go_on_reporting`]; latencies of reads are.
+    /// What they do from now on is in no report, until [`Commanded::go_on_reporting`]. A read counts when it is answered, as data do.
     pub fn pause_reports(&mut self, now: Ps) {
         let links = self.links.as_ref().map(|links| links.busy);
         self.paused = Some(PausedReports { done: self.gathered(), links, at: now });
@@ -631,7 +631,9 @@ impl Commanded {
         let reason = [Reason::RowHit, Reason::RowMiss, Reason::RowConflict][class as usize];
         let clocks = self.served_in[class as usize];
         let took = at.since(request.came);
-        self.latency.record(took);
+        if self.paused.is_none() {
+            self.latency.record(took);
+        }
         let service = self.time(clocks.into()).min(took);
         // Opening its own row is what it was served for.
         let BusWaits { refresh, turnaround, row, data } = request.waits;

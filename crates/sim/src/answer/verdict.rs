@@ -1149,9 +1149,8 @@ impl Facts<'_> {
         let (llc, reads) = (missed(&c.llc), missed(&c.dma_read));
         if c.llc.hits + c.llc.misses > 0 && self.packets > 0 {
             // Of a pipeline another core works on a packet that a receiving one has taken.
-            let cores = &self.result.measured.counts.cores;
-            let receiving = scenario.receiving_cores() as usize;
-            let each = c.llc.misses as f64 / cores.iter().take(receiving).map(|c| c.packets).sum::<u64>().max(1) as f64;
+            let taken = self.result.measured.counts.taken(scenario.receiving_cores());
+            let each = c.llc.misses as f64 / taken.max(1) as f64;
             reasons.push(format!(
                 "{} of the cores' LLC lookups miss: {} DRAM reads a packet.",
                 percent(llc),

@@ -26,6 +26,8 @@ use crate::server::{CoreCounters, Server};
 pub struct ServerCounts<A = ApplicationFound> {
     /// When they were read, or the time between.
     pub span: Ps,
+    /// Packets sent, whenever they arrived: for those that arrived and wait nothing was done yet.
+    pub sent: u64,
     /// Memory.
     pub memory: MemoryCounters,
     /// Lookups of the LLC by cores that receive, and by those that work on what others have received.
@@ -74,12 +76,20 @@ pub struct ServerCounts<A = ApplicationFound> {
     pub llc_lines: [u64; 4],
 }
 
+impl<A> ServerCounts<A> {
+    /// Packets that the first `receiving` cores took from their rings.
+    pub(crate) fn taken(&self, receiving: u32) -> u64 {
+        self.cores.iter().take(receiving as usize).map(|core| core.packets).sum()
+    }
+}
+
 impl ServerCounts<ApplicationState> {
     /// What `server` has counted so far.
     pub(crate) fn of(server: &Server) -> ServerCounts<ApplicationState> {
         let memory = server.memory();
         ServerCounts {
             span: server.now(),
+            sent: server.sent(),
             memory: memory.counters(),
             classes: [RX_CLASS, WORK_CLASS].map(|clos| memory.class(clos).llc),
             clos: clos::counters(memory),
@@ -122,6 +132,7 @@ impl ServerCounts<ApplicationState> {
         let pair = |to: (u64, u64), from: (u64, u64)| (to.0 - from.0, to.1 - from.1);
         ServerCounts {
             span: to.span.since(from.span),
+            sent: to.sent - from.sent,
             memory: to.memory - from.memory,
             classes: std::array::from_fn(|i| to.classes[i] - from.classes[i]),
             clos: clos::between(&from.clos, &to.clos),

@@ -62,6 +62,8 @@ pub struct ClassTally {
 pub struct Activity {
     /// How long.
     pub span: Ps,
+    /// Packets sent.
+    pub sent: u64,
     /// The cores' lookups in the LLC that hit.
     pub llc_hits: u64,
     /// The cores' lookups in the LLC.
@@ -93,6 +95,7 @@ impl Activity {
         let mbufs = server.mbufs();
         Activity {
             span: to.span.since(from.span),
+            sent: to.sent - from.sent,
             llc_hits: llc.hits,
             llc_lookups: llc.lookups(),
             dram_lines: dram.reads + dram.writes,
@@ -108,6 +111,7 @@ impl Activity {
 impl std::ops::AddAssign for Activity {
     fn add_assign(&mut self, other: Activity) {
         self.span += other.span;
+        self.sent += other.sent;
         self.llc_hits += other.llc_hits;
         self.llc_lookups += other.llc_lookups;
         self.dram_lines += other.dram_lines;

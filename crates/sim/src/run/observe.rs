@@ -74,7 +74,8 @@ impl Observed {
 }
 
 /// Simulates all packets in detail, and writes down lives if `trace` says whose. What the machine does is counted up to
-/// the last arrival, as rates are, and packets are followed until they have left: rings that drain are no load.
+/// the last arrival, as rates are, and packets are followed until they have left: rings that drain are no load, and no policy decides by
+/// them.
 pub(super) fn observe(unobserved: Unobserved, trace: Option<&LifeSpec>, watch: &ProgressWatch) -> Observed {
     let Unobserved { mut server, mut steer, packets, span, .. } = unobserved;
     let burst = (server.in_full_bursts() / server.cores().len().max(1)) as u64;
@@ -105,6 +106,6 @@ pub(super) fn observe(unobserved: Unobserved, trace: Option<&LifeSpec>, watch: &
     server.offer_in_all(end);
     server.pause_dram_reports(true);
     let pause = Pause { offered: u64::MAX, at: Ps::MAX };
-    while advance(&mut server, pause, &mut measure, &mut steer) {}
+    while advance(&mut server, pause, &mut measure, &mut None) {}
     Observed::of(server, steer, measure, last.since(&from), partial)
 }

@@ -204,6 +204,7 @@ impl Server {
         attribution.charge(Reason::TxQueue, first_bit - ready);
         self.last_departure = self.last_departure.max(first_bit);
         self.inside -= 1;
+        self.sent += 1;
         if let Some(lives) = &mut self.lives {
             let gone = self.nic.port_free[port];
             let stages = [(LifeStage::PcieOut, read), (LifeStage::NicOut, ready), (LifeStage::TxQueue, first_bit)];

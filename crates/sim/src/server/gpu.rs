@@ -326,11 +326,22 @@ impl ServerGpu {
         }))
     }
 
-    /// What it has done.
-    pub(super) fn counters(&self) -> GpuCounters {
+    /// What it has done up to `now`, the time so far of what is under way among it.
+    pub(super) fn counters(&self, now: Ps) -> GpuCounters {
         let dram = self.shaders.memory().dram();
         let memory = self.shaders.memory().counters();
-        GpuCounters { memory, dram_lines: dram.reads + dram.writes, ..self.counters }
+        let since = |batch: &Option<GpuBatch>, from: fn(&GpuBatch) -> Ps| {
+            batch.as_ref().map_or(Ps::ZERO, |batch| now.since(from(batch)))
+        };
+        let back = |batch| since(batch, |batch| batch.back_from);
+        GpuCounters {
+            memory,
+            dram_lines: dram.reads + dram.writes,
+            busy: self.counters.busy + since(&self.running, |batch| batch.begun),
+            copying_in: self.counters.copying_in + since(&self.copying, |batch| batch.started),
+            copying_back: self.counters.copying_back + back(&self.returning) + back(&self.returned),
+            ..self.counters
+        }
     }
 
     /// Packets that it has.
@@ -560,7 +571,8 @@ impl Server {
             }
             GpuTurn::CopyBack => self.copy_back(observer),
             GpuTurn::Back => {
-                if let Some(batch) = self.gpu.as_mut().and_then(|gpu| gpu.returned.take()) {
+                if let Some(batch) = gpu.returned.take() {
+                    gpu.counters.copying_back += now - batch.back_from;
                     self.hand_back(batch);
                 }
             }
@@ -735,9 +747,6 @@ impl Server {
 
     /// The batch that was copied back is there at `until`.
     fn come_back(&mut self, until: Ps) {
-        let Some(gpu) = &mut self.gpu else { return };
-        let Some(batch) = &gpu.returned else { return };
-        gpu.counters.copying_back += until - batch.back_from;
         self.engine.schedule(until, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::Back));
     }
 

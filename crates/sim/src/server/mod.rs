@@ -291,6 +291,8 @@ pub struct Server {
     /// Packets that were offered and have not ended.
     inside: u64,
     last_departure: Ps,
+    /// Packets sent.
+    sent: u64,
     /// Packets lost for want of anything.
     lost: u64,
     /// What is written down of packets one by one, where somebody wants to see it.
@@ -312,6 +314,7 @@ state::state!(Server {
         coarse,
         inside,
         last_departure,
+        sent,
         lost
     ],
     arrays: [],
@@ -535,6 +538,7 @@ impl Server {
             storage: StorageDevice::of_all(&scenario.neighbours),
             inside: 0,
             last_departure: Ps::ZERO,
+            sent: 0,
             lost: 0,
             lives: None,
         };
@@ -752,9 +756,14 @@ impl Server {
         all
     }
 
-    /// What the GPU has done; none without one.
+    /// Packets sent so far, whenever they arrived.
+    pub fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// What the GPU has done; none without one. Of what is under way the time so far is among it.
     pub fn gpu(&self) -> Option<GpuCounters> {
-        self.gpu.as_ref().map(|gpu| gpu.counters())
+        self.gpu.as_ref().map(|gpu| gpu.counters(self.engine.now()))
     }
 
     /// Lines of the LLC that devices, receiving cores, working cores and others have brought in.

@@ -121,6 +121,31 @@ fn all_packets_go_over_a_gpu_and_come_back() {
     }
 }
 
+/// However short a window is, nothing is busy for longer than it.
+#[test]
+fn a_gpu_is_busy_when_it_is_and_not_when_it_ends() {
+    for attached in ["discrete", "integrated"] {
+        let scenario = read(&[&format!("machine.gpu.attached={attached}")]).unwrap();
+        let loaded = loaded(&scenario);
+        let source = loaded.blueprint.source(scenario.run.seed, &scenario.traffic.offered(scenario.nic.rate)).unwrap();
+        let seed = Seed(scenario.run.seed);
+        let mut server = Server::new(&scenario, loaded.function.clone(), source, 3_000, seed).unwrap();
+        let (mut ends, mut before, mut more) = (Ends::default(), (Ps::ZERO, server.gpu().unwrap()), true);
+        while more {
+            let at = server.now() + Ps::from_ns(300);
+            more = server.advance(1_000, Pause { offered: u64::MAX, at }, &mut ends);
+            let (now, gpu) = (server.now(), server.gpu().unwrap());
+            let (time, did) = (now.since(before.0), gpu - before.1);
+            for busy in [did.busy, did.copying_in, did.copying_back] {
+                assert!(busy <= time, "{attached}: {busy:?} of {time:?} up to {now:?}");
+            }
+            before = (now, gpu);
+        }
+        assert!(before.1.busy > Ps::from_ns(10_000), "{:?}", before.1);
+        assert_eq!(before.1.copying_back > Ps::ZERO, attached == "discrete");
+    }
+}
+
 #[test]
 fn an_integrated_gpu_finds_packets_where_ddio_has_put_them() {
     let (server, _) = run(&read(&["machine.gpu.attached=integrated"]).unwrap(), 3_000);

@@ -561,3 +561,31 @@ fn what_is_counted_ends_with_the_last_arrival_of_traffic_that_ends_before() {
     assert_eq!(measure.offered.packets, 1_000);
     assert_eq!(counts.span, measure.window());
 }
+            // Those that were under way when counting began are among them.
+            let answered = counts.dram.reads + controllers.report.forwarded + 64;
+            let n = controllers.read_latency.n();
+            assert!(n > 0 && n <= answered, "{n} latencies of {answered} reads: those of the drain are none");
+/// Packets that a ring took in and nobody has worked on yet are in no mean of what the machine did.
+#[test]
+fn energy_is_of_packets_that_left_in_the_time_in_which_it_was_taken() {
+    let set = [
+        "traffic.load=1.0",
+        "machine.cores=1",
+        "machine.dram.currents=ddr4-2400u",
+        "nic.rx_descriptors=4096",
+        "mempool.size=16384",
+        "run.packets=6000",
+        "run.warmup=0",
+    ];
+    let found = document(&scenario(&set, None), 1);
+    let count = |name: &str| found[name].as_u64().unwrap();
+    let (sent, taken, carried) = (count("sent_packets"), count("taken_packets"), count("packets") - count("lost"));
+    assert!(
+        sent * 2 < carried && sent <= taken && taken <= sent + 256,
+        "{sent} sent of {taken} taken, {carried} carried"
+    );
+    let (all, each) = (&found["dram"]["energy_nj"]["total"], &found["dram"]["energy_nj_per_packet"]);
+    let over = all.as_f64().unwrap() / each.as_f64().unwrap();
+    assert!((over / sent as f64 - 1.0).abs() < 1e-9, "{over}");
+}
+

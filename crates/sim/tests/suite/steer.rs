@@ -56,6 +56,20 @@ fn the_allocator_keeps_its_floors_and_a_run_says_what_it_did() {
     }
 }
 
+/// Rings that drain behind the last arrival are no load to decide by.
+#[test]
+fn a_policy_ends_with_the_last_arrival() {
+    let set =
+        ["policy.kind=allocator", "traffic.profile=min64", "traffic.load=0.2", "run.warmup=0", "run.packets=20000"];
+    let scenario = scenario(&set).unwrap();
+    let result = sim::run(&scenario, RunOptions { threads: 1, ..RunOptions::default() }, &mut |_| true).unwrap();
+    let (window, control) = (result.measured.measure.window().as_ns(), &result.measured.control);
+    let last = control.last().unwrap().at_ns;
+    assert!(last <= window && last > window - 100e3, "{last} ns of {window}");
+    let longest = result.measured.measure.sojourn.histogram().quantile(0.999).unwrap().as_ns();
+    assert!(longest > 55e3, "{longest} ns: an interval behind the last arrival");
+}
+
 #[test]
 fn an_interval_tells_what_was_done_and_in_which_state() {
     let (intervals, _) = control(&["policy.kind=allocator", "policy.noise=0.5"]);

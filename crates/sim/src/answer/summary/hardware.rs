@@ -357,7 +357,7 @@ pub struct DramSummary {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "DramControllers")]
     controllers: Option<DramControllers>,
-    /// DRAM energy over packets carried; null where the currents of the devices are not known (`machine.dram.currents` or
+    /// DRAM energy over `sent_packets`; null where the currents of the devices are not known (`machine.dram.currents` or
     /// `standard`).
     energy_nj_per_packet: Option<f64>,
     /// Why energy is not known; null where it is.
@@ -408,7 +408,7 @@ impl DramSummary {
             d.bus_busy.as_secs() / (measured.counts.span.as_secs() * f64::from(scenario.machine.dram_channels()));
         let controllers = measured.controllers.as_ref().zip(scenario.machine.dram.controller.as_ref());
         let energy = energy_model(scenario).map(|model| model.of(&measured.counts.dram_work));
-        let carried = measured.measure.carried.packets;
+        let sent = measured.counts.sent;
         DramSummary {
             counters: d,
             bandwidth_gb_per_s: dram_bandwidth(measured) / 1e9,
@@ -419,11 +419,7 @@ impl DramSummary {
             },
             controllers: controllers
                 .map(|(found, setting)| DramControllers::of(found, setting, scenario.machine.dram.page)),
-            energy_nj_per_packet: energy
-                .as_ref()
-                .ok()
-                .filter(|_| carried > 0)
-                .map(|energy| energy.total() / carried as f64),
+            energy_nj_per_packet: energy.as_ref().ok().filter(|_| sent > 0).map(|energy| energy.total() / sent as f64),
             energy_missing: energy.as_ref().err().cloned(),
             energy_nj: energy.ok().map(|causes| DramEnergy { total: causes.total(), causes }),
         }

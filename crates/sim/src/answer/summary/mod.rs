@@ -123,6 +123,11 @@ pub struct Summary {
     /// counts below are of no packet, and terminal and report show none.
     packets: u64,
     /// Packets offered before warm-up was over.
+    /// Packets sent in the time for which the machine's counts are, up to the last arrival, whenever they arrived: energy a packet is over
+    /// this. Of those that were carried some left later, from rings that had filled.
+    sent_packets: u64,
+    /// Packets that receiving cores took from their rings in that time: counts of the machine a packet are over this.
+    taken_packets: u64,
     warmup_packets: u64,
     /// What was cut at the start, and why.
     warmup: WarmUpSummary,
@@ -246,7 +251,7 @@ pub struct Summary {
     inputs: Vec<InputFile>,
     /// What was assumed or found in the input, in words.
     notes: Vec<String>,
-    /// Means of consecutive batches of packets for `carried_mpps`, `loss`, `dram_energy` (nJ a packet carried, where it is
+    /// Means of consecutive batches of packets for `carried_mpps`, `loss`, `dram_energy` (nJ a packet sent, where it is
     /// known), the sojourn's `mean` and each reason: what comparisons test.
     #[schemars(with = "BTreeMap<String, Vec<f64>>")]
     batches: Map<String, Value>,
@@ -297,6 +302,8 @@ impl Summary {
             warmup_packets: measured.warmup.packets,
             warmup: WarmUpSummary::of(&measured.warmup),
             sampling: measured.sampling.clone(),
+            sent_packets: measured.counts.sent,
+            taken_packets: measured.counts.taken(scenario.receiving_cores()),
             stationary: is_stationary(m),
             ring_growth: m.growth.map(|growth| growth.share),
             offered_mpps: rates.mpps(&m.offered),

@@ -421,10 +421,10 @@ pub(super) fn batches(scenario: &Scenario, m: &Measure) -> Map<String, Value> {
         let each = whole.chunks_exact(each).map(|intervals| {
             let mut work = EnergyEvents::default();
             intervals.iter().for_each(|i| work += i.activity.dram_work);
-            model.of(&work).total() / intervals.iter().map(|i| i.carried).sum::<u64>() as f64
+            model.of(&work).total() / intervals.iter().map(|i| i.activity.sent).sum::<u64>() as f64
         });
         let each: Vec<f64> = each.collect();
-        // A batch that carried nothing has no energy a packet.
+        // A batch that sent nothing has no energy a packet.
         if each.iter().all(|nj| nj.is_finite()) {
             out.insert("dram_energy".into(), each.into());
         }
