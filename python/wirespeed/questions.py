@@ -22,14 +22,13 @@ from wirespeed.summary import (
     LIMITS,
     LOSSES,
     Family,
-    HotRing,
     Slice,
     core_cycles,
     curve_text,
     gpu_waits_text,
     headline,
-    hot_ring,
-    hot_ring_text,
+    hot_name,
+    hot_text,
     label,
     levels,
     loss_is_known,
@@ -41,7 +40,7 @@ from wirespeed.summary import (
     stages,
     status,
 )
-from wirespeed.summary_types import Summary
+from wirespeed.summary_types import HotRing, Summary
 
 # What the model's error is known of.
 _KINDS: Final[Mapping[str, str]] = {"rate": "rates", "latency": "latency", "hits": "DDIO hits"}
@@ -109,7 +108,7 @@ def one_more_core(summary: Summary, settings: Mapping[str, Any]) -> str:
     limit = (summary.get("verdict") or {}).get("limit")
     if summary.get("lost") and limit in ("dram", "iommu", "gpu"):
         return f"Nothing: {LIMITS[limit]} is full, and cores wait for it."
-    if (hot := hot_ring(summary)) is not None:
+    if (hot := summary.get("hot_ring")) is not None:
         return _one_ring(summary, settings, hot)
     receiving = next((len(stage) for stage in stages(summary) if stage[0].get("receives", True)), cores.cores)
     others = [ceilings.of_others(summary, settings, receiving + more * cores.receives) for more in (0, 1)]
@@ -146,22 +145,16 @@ def one_more_core(summary: Summary, settings: Mapping[str, Any]) -> str:
     return f"{told}. Reckoned from how busy {_cores(cores)} {'is' if cores.cores == 1 else 'are'}{at}.{_locks(summary)}"
 
 
-def _one_ring(summary: Summary, settings: Mapping[str, Any], found: HotRing) -> str:
+def _one_ring(summary: Summary, settings: Mapping[str, Any], hot: HotRing) -> str:
     """What one more core brings where one ring is hot, and what an even spread would."""
-    told = f"Little: one ring is hot, and no core but its own is short. {_first(hot_ring_text(found))}."
+    told = f"Little: one {hot_name(hot)} is hot, and no core but its own is short. {_first(hot['text'])}."
     receiving = next((stage for stage in stages(summary) if stage[0].get("receives", True)), [])
-    served, taken = ceilings.served_mpps(summary), sum(core["packets"] for core in receiving)
-    if served is None or not taken or not found.hot.busy:
-        return told
-    # By what the full core takes: those with time left have short bursts, and take longer for each packet.
-    own = sum(core["packets"] for core in receiving if core["core"] == found.hot.core)
-    even = served * own / taken * len(receiving) / found.hot.busy
     others = ceilings.of_others(summary, settings, len(receiving))
-    ends = others[0] if others and others[0].mpps < even else None
+    ends = others[0] if others and others[0].mpps < hot["even_mpps"] else None
     where = f", where {ends.what} ends" if ends is not None else ""
     return (
-        f"{told} Spread evenly, the {len(receiving)} would carry up to {q.mpps(ends.mpps if ends else even)}{where}: "
-        f"the NIC's indirection table (ethtool -X) or a hash of more fields (ethtool -N) does that."
+        f"{told} Spread evenly, the {hot['cores']} would carry up to {q.mpps(ends.mpps if ends else hot['even_mpps'])}"
+        f"{where}: by {hot['remedy']}."
     )
 
 
@@ -227,19 +220,19 @@ def _overflow(summary: Summary, settings: Mapping[str, Any], lost: Mapping[str, 
     of = f" of {q.count(size)} descriptors" if (size := sizes.get(most)) else ""
     whole = summary.get("lost") or sum(lost.values())
     full = "runs empty" if most == "no_mbuf" else "overflows"
-    hot = hot_ring(summary) if most == "no_rx_descriptor" else None
+    hot = summary.get("hot_ring")
+    if hot is not None and most != ("no_rx_descriptor" if hot["receives"] else "queue_full"):
+        hot = None
     told = _first(f"{LOSSES[most]}{of} {full}: {q.count(lost[most])} of {q.count(whole)} lost packets.")
     if hot is not None:
-        told += f" It is that of core {hot.hot.core}: {hot_ring_text(hot)}."
+        told += f" It is that of core {hot['core']}: {hot['text']}."
     limit = (summary.get("verdict") or {}).get("limit")
     because = "" if limit in (None, "other") else f" {_first(LIMITS[limit])} is the limit."
+    if hot is not None and hot["full"] >= _ALWAYS_FULL:
+        return f"{told} It is {q.share(hot['full'], 0)} full on average: no length helps, a spread over all does."
     fill = _fill(summary, settings, slow) if most == "no_rx_descriptor" else None
     if fill is None:
         return f"{told}{because}"
-    if hot is not None and hot.hot.full is not None and hot.hot.full >= _ALWAYS_FULL:
-        return (
-            f"{told} It is {q.share(hot.hot.full, 0)} full on average: no length helps, a spread over all rings does."
-        )
     held = f" The fullest is {q.share(fill, 0)} full on average"
     # Cores that fall behind by more than bursts explain lose as much behind any ring: one of 64 descriptors that is
     # refilled by bursts is a third full then. Nor are those bursts that leave a ring fuller than they found it.
@@ -478,9 +471,8 @@ def _limit(summary: Summary) -> str:
     near = "" if summary.get("lost") or status(summary) == "found" else "Nothing yet; nearest is "
     told = _first(f"{near}{LIMITS[limit]}")
     if limit == "core":
-        hot = hot_ring(summary)
-        uneven = "" if hot is None else f" One ring is hot: {hot_ring_text(hot)}."
-        return f"{told}{_busiest(summary)}{uneven}"
+        hot = hot_text(summary)
+        return f"{told}{_busiest(summary)}{'' if hot is None else f' {hot}'}"
     if limit == "pcie" and q.is_number(rate := pcie.get("rate_gbps")):
         ways = {"towards the host": pcie.get("to_host_link_gbps"), "from the host": pcie.get("from_host_link_gbps")}
         way, gbps = max(ways.items(), key=lambda each: each[1] or 0.0)
@@ -517,12 +509,6 @@ def _found_later(summary: Summary) -> str:
         told += f" first do{f', {q.share(by_prefetch, 0)} of them by prefetches' if by_prefetch else ''}."
     touched = _touches(summary)
     hits, lookups = (most - own for most, own in zip(_counts(llc), touched or (0, 0), strict=True))
-def _first_come(summary: Summary) -> tuple[int, int]:
-    """Lines of packets that a core or a prefetch of its has come for first: those that a cache had, and all of them."""
-    firsts = [_counts(each) for each in levels(summary) if each.get("name") in ("first touch", "first prefetch")]
-    return sum(hits for hits, _ in firsts), sum(lookups for _, lookups in firsts)
-
-
     others = []
     if lookups > 0:
         others.append(f"{q.share(hits / lookups, 0)} of what {'else ' if touched else ''}cores ask it for")
@@ -531,10 +517,16 @@ def _first_come(summary: Summary) -> tuple[int, int]:
     return told + (f" The LLC has {_and(others)}." if others else "")
 
 
+def _first_come(summary: Summary) -> tuple[int, int]:
+    """Lines of packets that a core or a prefetch of its has come for first: those that a cache had, and all of them."""
+    firsts = [_counts(each) for each in levels(summary) if each.get("name") in ("first touch", "first prefetch")]
+    return sum(hits for hits, _ in firsts), sum(lookups for _, lookups in firsts)
+
+
 def _touches(summary: Summary) -> tuple[int, int] | None:
     """Lines that a core or a prefetch came for first and a cache had, and all of them; None where none were counted.
 
-    Where some skip the LLC, or a table answers before it, they are not.
+    Where some skip the LLC, or a table answers before it, its lookups do not have them.
     """
     llc = next((each for each in levels(summary) if each["name"] == "LLC"), None)
     (hits, touched), (llc_hits, asked) = _first_come(summary), _counts(llc or {})

@@ -20,6 +20,7 @@ from wirespeed import quantities as q
 from wirespeed.summary_types import (
     CoreSummary,
     CurvePoint,
+    HotRing,
     LevelSummary,
     NeighbourSummary,
     RoutingTable,
@@ -158,54 +159,15 @@ def queue_shares(summary: Summary) -> list[QueueShare]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class HotRing:
-    """A receive ring that loses while cores of others have time left."""
-
-    hot: QueueShare
-    rings: int
-    """Receiving cores."""
-    others_busy: float
-    """How busy the others are on average."""
+def hot_text(summary: Summary) -> str | None:
+    """Which ring or software queue is hot, in a sentence; None where none is, or an older document does not tell."""
+    hot = summary.get("hot_ring")
+    return None if hot is None else f"One {hot_name(hot)} is hot: {hot['text']}."
 
 
-# A ring that gets this much more than an even share is hot, and cores that are less busy have time left.
-_HOT: Final = 1.1
-_FULL: Final = 0.95
-_RINGS: Final = ("no_rx_descriptor", "no_mbuf")
-_HAS_TIME: Final = 0.9
-
-
-def hot_ring(summary: Summary) -> HotRing | None:
-    """The receive ring that loses most, where it gets more than its share and others have time left."""
-    rings = [each for each in queue_shares(summary) if each.receives]
-    if len(rings) < 2:
-        return None
-    hot = max(rings, key=lambda each: each.lost)
-    others = sum(each.busy for each in rings if each is not hot) / (len(rings) - 1)
-    # Only a core that is full is helped by a spread, and only where its ring is what loses.
-    limit = (summary.get("verdict") or {}).get("limit")
-    drops: Mapping[str, int] = summary.get("drops") or {}
-    if (
-        hot.busy < _FULL
-        or limit not in ("core", "other", None)
-        or max(drops, key=drops.__getitem__, default="") not in _RINGS
-    ):
-        return None
-    # What all lose alike is no matter of one.
-    if not hot.lost or hot.of_offered * len(rings) < _HOT or others > _HAS_TIME or hot.busy < others:
-        return None
-    return HotRing(hot, len(rings), others)
-
-
-def hot_ring_text(found: HotRing) -> str:
-    """What is uneven, in a sentence without its full stop."""
-    hot, n = found.hot, found.rings
-    who = "the other core is" if n == 2 else f"the other {n - 1} cores are"
-    return (
-        f"core {hot.core} gets {q.share(hot.of_offered, 0)} of the packets, an even share is {q.share(1 / n)}, and its "
-        f"ring loses {q.share(hot.of_lost, 0)} of those that rings lose; {who} busy {q.share(found.others_busy, 0)}"
-    )
+def hot_name(hot: HotRing) -> str:
+    """What overflows, in a word or two."""
+    return "ring" if hot["receives"] else "software queue"
 
 
 def core_cycles_text(summary: Summary) -> str:

@@ -1388,6 +1388,10 @@ class Summary(TypedDict, total=False):
     """PCIe."""
     cores: list[CoreSummary]
     """Each core."""
+    hot_ring: HotRing | None
+    """The ring or software queue that gets more than its share and loses, while others of its stage have time left;
+    null where none is.
+    """
     stalls: StallsSummary | None
     """What the system's stalls cost; null without `machine.core.stalls`, and where they come so often that the run
     has them: its own loss and sojourn are then with them.

@@ -263,6 +263,22 @@ def test_the_ring_that_overflows_is_named_and_whether_a_larger_one_helps() -> No
     assert rings(lossy).startswith("The pool of mbufs runs empty: 90 of 100")
 
 
+HOT = {
+    "core": 2,
+    "receives": True,
+    "cores": 4,
+    "of_offered": 0.5,
+    "of_lost": 1.0,
+    "full": 0.97,
+    "busy": 1.0,
+    "others_busy": 0.3,
+    "busy_if_even": 0.83,
+    "even_mpps": 12.0,
+    "text": "core 2 gets 50 % of the packets",
+    "remedy": "the NIC's indirection table",
+}
+
+
 def uneven(**changes: Any) -> dict[str, Any]:
     """A run of four cores of which one gets half of the packets, is full, and loses a fifth of all."""
     found = busy(0.3, lost=200_000, loss=0.2, load=1.0, drops={"no_rx_descriptor": 200_000}, pcie={})
@@ -271,24 +287,22 @@ def uneven(**changes: Any) -> dict[str, Any]:
     cool = found["cores"][0] | {"offered": 1000, "lost": 0, "packets": 1000, "ring_full": 0.01}
     hot = cool | {"offered": 3000, "lost": 1200, "packets": 1800, "ring_full": 0.97, "busy": 1.0}
     found["cores"] = [(hot if n == 2 else cool) | {"core": n} for n in range(4)]
-    return found | changes
+    return found | {"hot_ring": HOT} | changes
 
 
 def test_one_hot_ring_is_told_as_such_and_not_as_a_want_of_cores() -> None:
     told = uneven()
-    of = "ore 2 gets 50 % of the packets, an even share is 25.0 %, and its ring loses 100 % of those that rings lose; "
-    of += "the other 3 cores are busy 30 %"
+    of = "ore 2 gets 50 % of the packets."
     assert of in core(told)
     assert core(told).startswith("Little: one ring is hot, and no core but its own is short.")
-    # 8 Mpps were served by 1.9 cores' time.
     assert "Spread evenly, the 4 would carry up to 10.0 Mpps, where line rate ends" in core(told)
-    assert "ethtool -X" in core(told)
+    assert core(told).endswith("by the NIC's indirection table.")
     assert "It is that of core 2: c" + of in rings(told)
     assert "It is 97 % full on average: no length helps" in rings(told)
     limit = next(each.text for each in questions.ten(told, SCENARIO, None, "") if each.question == "What limits it?")
-    assert f"One ring is hot: c{of}." in limit
+    assert f"One ring is hot: c{of}" in limit
     drawn = page(told, SCENARIO)
-    assert f"One ring is hot: c{of}.".replace(" %", "\u00a0%") in drawn
+    assert f"One ring is hot: c{of}".replace(" %", "\u00a0%") in drawn
     row = ["core 2", "50.0 %", "3,000", "1,200", "40.0 %", "97.0 %", "100 %"]
     cells = re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", drawn.replace("\u00a0", " "))
     assert row == cells[cells.index("core 2") :][: len(row)]
@@ -296,29 +310,25 @@ def test_one_hot_ring_is_told_as_such_and_not_as_a_want_of_cores() -> None:
     assert re.search(r"core 2 +50\.0 % +3\.00 k +1,200 +97\.0 % +100 %", printed), printed
 
 
-def test_rings_that_lose_alike_are_not_hot() -> None:
-    told = uneven()
-    for each in told["cores"]:
-        each |= {"offered": 1500, "lost": 300, "busy": 1.0}
-    assert summary.hot_ring(told) is None
-    assert "hot" not in core(told) + rings(told)
-    # A ring that gets more, with others that have no time left either.
-    told = uneven()
-    for each in told["cores"]:
-        each["busy"] = 0.99
-    assert summary.hot_ring(told) is None
-    # The NIC's own memory overflows; a core that is not full loses to bursts; memory is what holds all back.
-    fifo = {"drops": {"nic_fifo_full": 200_000}, "verdict": {"limit": "pcie", "advice": []}}
-    idle = uneven()
-    idle["cores"][2]["busy"] = 0.55
-    for told in (uneven(**fifo), idle, uneven(verdict={"limit": "dram", "advice": []})):
-        assert summary.hot_ring(told) is None
+def test_a_workers_hot_queue_is_no_ring_of_the_nic() -> None:
+    told = uneven(hot_ring=HOT | {"receives": False, "text": "core 2 gets 50 %", "remedy": "what chooses a worker"})
+    lead = "Little: one software queue is hot, and no core but its own is short. Core 2 gets 50 %."
+    assert core(told).startswith(lead)
+    assert core(told).endswith("by what chooses a worker.")
+    # What overflows here are receive rings.
+    assert "of core 2" not in rings(told)
+    told["drops"] = {"queue_full": 200_000}
+    assert rings(told).startswith("A software queue overflows: 200,000 of 200,000 lost packets. It is that of core 2: ")
+    assert rings(told).endswith("no length helps, a spread over all does.")
+
+
+def test_nothing_is_hot_that_the_summary_does_not_say_so_of() -> None:
+    for told in (uneven(hot_ring=None), {name: of for name, of in uneven().items() if name != "hot_ring"}):
         assert "hot" not in core(told) + rings(told)
-    # Nothing lost, however uneven.
-    told = uneven()
+        assert "is hot" not in page(told, SCENARIO)
+    # Nothing lost: no share of it.
     for each in told["cores"]:
         each["lost"] = 0
-    assert summary.hot_ring(told) is None
     assert [each.of_lost for each in summary.queue_shares(told)] == [0.0] * 4
     # What an older document does not tell is not told.
     for each in told["cores"]:
@@ -605,6 +615,10 @@ def test_ddio_says_what_is_found_later_and_sureness_what_had_not_settled() -> No
         each["cycles"] = {"core": 60.0, "row_miss": 40.0}
     told = reply(summary, "What is DDIO's share?")
     assert "for what the LLC lacks, 10 % of it packets and the rest tables and descriptors, " in told
+    # A prefetch that comes first finds what a load would have.
+    prefetched = {"name": "first prefetch", "hits": 31, "misses": 19, "hit_rate": 0.62}
+    told = reply(summary | {"levels": [*found, prefetched]}, "What is DDIO's share?")
+    assert "80 % are still cached when they first do, 50 % of them by prefetches." in told
     # Of a machine that counts no first touches nothing is said of them.
     older = reply(
         summary | {"levels": [each for each in found if each["name"] != "first touch"]}, "What is DDIO's share?"
@@ -615,10 +629,6 @@ def test_ddio_says_what_is_found_later_and_sureness_what_had_not_settled() -> No
 
 
 def test_a_run_that_had_not_settled_is_first_run_longer() -> None:
-    # A prefetch that comes first finds what a load would have.
-    prefetched = {"name": "first prefetch", "hits": 31, "misses": 19, "hit_rate": 0.62}
-    told = reply(summary | {"levels": [*found, prefetched]}, "What is DDIO's share?")
-    assert "80 % are still cached when they first do, 50 % of them by prefetches." in told
     again, advise = ["wirespeed", "run", "my.toml", "--set", "run.packets=5"], ["wirespeed", "advise", "my.toml"]
     advice = {"verdict": {"advice": ["Shorter ones (--set nic.burst=16)."]}}
     longer = "wirespeed run my.toml --set run.packets=4000000"

@@ -7,10 +7,12 @@ use serde::Serialize;
 use stats::{Reason, ReasonFamily};
 use traffic::Popularity;
 
+use crate::answer::hot::HotRing;
 use crate::answer::limit::{DRAM_IDLE, RateLimit, RateUse, SATURATED};
 use crate::answer::model_error::{AnswerKind, ModelError, model_error_text, model_errors};
 use crate::answer::rates::{MeasuredRates, dram_bandwidth, is_stationary};
 use crate::answer::stalls::{StallsSummary, busiest, least_ring};
+use crate::answer::words::{count, digits, duration, percent, scientific};
 use crate::run::growth::RingGrowth;
 use crate::run::sampling::Sampling;
 use crate::run::search::buffered_packets;
@@ -41,8 +43,6 @@ const SOME_REJECTED: f64 = 0.01;
 const LINE_RATE: f64 = 0.9999;
 /// Where less more than this share of what was offered could be, something is near its limit.
 const ROOMY: f64 = 1.0;
-/// A ring that gets this much more than an even share is hot.
-const HOT_SHARE: f64 = 1.1;
 /// So many flows a core spread evenly by chance, within a tenth.
 const FLOWS_A_CORE: u64 = 1024;
 /// What a packet buffer takes.
@@ -369,6 +369,7 @@ struct Facts<'a> {
     /// What was not lost, whether sent or rejected.
     served_mpps: f64,
     busy: Vec<f64>,
+    hot: Option<HotRing>,
     stationary: Option<bool>,
 }
 
@@ -401,6 +402,7 @@ impl Facts<'_> {
             offered_mpps,
             served_mpps: offered_mpps * (1.0 - lost as f64 / m.offered.packets as f64),
             busy: result.measured.counts.cores.iter().map(|c| c.busy.as_secs() / span).collect(),
+            hot: HotRing::of(result),
             stationary: is_stationary(m),
         }
     }
@@ -674,7 +676,9 @@ impl Facts<'_> {
                 reasons.push(format!("{lead}: the cores that receive are saturated, those that work are not."));
                 advice.push(format!("Receiving is the limit: try more receiving cores (--set pipeline.rx_cores={} --set machine.cores={}).", pipeline.rx_cores + 1, cores + 1));
             } else if saturated > 0 {
-                if !self.uneven(&lead, load, reasons, advice) {
+                if let Some(hot) = self.hot.as_ref().filter(|hot| hot.receives) {
+                    self.hot(&lead, hot, reasons, advice);
+                } else {
                     reasons.push(format!("{lead}: {saturated} of {cores} cores are saturated (core {busiest}: busy {}) while another is busy only {}: flows are not spread evenly.", percent(most), percent(least)));
                     if !memory_full {
                         advice.push(self.more_cores(cores));
@@ -689,6 +693,9 @@ impl Facts<'_> {
                 reasons.push(format!("{lead} although no core is saturated (the busiest is busy {}): bursts are longer than {n} descriptors hold.", percent(most)));
                 advice.push(format!("Bursts overflow the rings while cores idle: try longer rings (--set nic.rx_descriptors={}; mempool.size has to hold them).", u64::from(n) * 2));
             }
+        } else if let Some(hot) = self.hot.as_ref().filter(|hot| hot.receives) {
+            let lead = format!("{} packets found descriptors without mbufs", count(self.lost_for(Loss::NoMbuf)));
+            self.hot(&lead, hot, reasons, advice);
         } else if self.lost == 0 {
             let short = RateUse::of(self.result).short_bursts().filter(|_| most > SATURATED);
             let state = match short {
@@ -717,51 +724,30 @@ impl Facts<'_> {
         }
     }
 
-    /// Whether one ring overflows that gets more than its share, where all would be carried if flows were spread evenly: told then.
-    fn uneven(&self, lead: &str, load: &CoreLoad, reasons: &mut Vec<String>, advice: &mut Vec<String>) -> bool {
+    /// One ring is hot: what is uneven, and what spreads packets anew.
+    fn hot(&self, lead: &str, hot: &HotRing, reasons: &mut Vec<String>, advice: &mut Vec<String>) {
+        reasons.push(format!("{lead}: {}.", hot.text));
         let scenario = &self.result.scenario;
-        let receiving = &self.result.measured.counts.cores;
-        let receiving = &receiving[..(scenario.receiving_cores() as usize).min(receiving.len())];
-        let offered = receiving.iter().map(|core| core.offered).sum::<u64>().max(1) as f64;
-        let lost = receiving.iter().map(|core| core.lost).sum::<u64>().max(1) as f64;
-        let Some((hot, of_hot)) = receiving.iter().enumerate().max_by_key(|(_, core)| core.lost) else { return false };
-        let even = 1.0 / receiving.len() as f64;
-        // At what a packet takes of the core that is full: those with time left have short bursts, and take longer for each.
-        let spread_evenly = self.busy[hot] / of_hot.packets.max(1) as f64 * offered * even;
-        let share = of_hot.offered as f64 / offered;
-        if receiving.len() < 2 || share < HOT_SHARE * even || self.busy[hot] <= SATURATED || spread_evenly >= 1.0 {
-            return false;
-        }
-        reasons.push(format!(
-            "{lead}: core {hot} gets {} of the packets, an even share is {}, and its ring loses {} of those that are lost. It is busy {}, \
-             another core only {}: flows are not spread evenly.",
-            percent(share),
-            percent(even),
-            percent(of_hot.lost as f64 / lost),
-            percent(self.busy[hot]),
-            percent(load.least)
-        ));
-        if load.memory_full {
-            return true;
-        }
         let flows = scenario.traffic.flows.as_ref().filter(|_| scenario.traffic.capture.is_none());
         let as_if = match flows.map(|flows| (flows.popularity, flows.count)) {
             Some((Popularity::Zipf(_), _)) => {
                 " What that would bring: --set traffic.flows.popularity=uniform.".to_string()
             }
-            Some((Popularity::Uniform, few)) if few < FLOWS_A_CORE * receiving.len() as u64 => {
-                let more = FLOWS_A_CORE * receiving.len() as u64;
+            Some((Popularity::Uniform, few)) if few < FLOWS_A_CORE * hot.cores as u64 => {
+                let more = FLOWS_A_CORE * hot.cores as u64;
                 format!(" What more flows would bring: --set traffic.flows.count={more}.")
             }
             _ => String::new(),
         };
+        let (kind, n) = (if hot.receives { "ring" } else { "software queue" }, hot.cores);
+        let spread = match hot.busy_if_even < 1.0 {
+            true => format!("Spread evenly the {n} cores would be busy {}", percent(hot.busy_if_even)),
+            false => format!("Spread evenly the {n} cores would carry up to {} Mpps", digits(hot.even_mpps)),
+        };
         advice.push(format!(
-            "One ring is hot, and more cores would not cool it: spread the flows anew (the indirection table, ethtool -X; a hash of more fields, \
-             ethtool -N rx-flow-hash). Spread evenly the {} cores would be busy {}.{as_if}",
-            receiving.len(),
-            percent(spread_evenly)
+            "One {kind} is hot, and more cores would not cool it: spread the flows anew by {}. {spread}.{as_if}",
+            hot.remedy
         ));
-        true
     }
 
     /// Time that the system takes from cores, which comes too rarely to be in the loss of a run.
@@ -931,6 +917,11 @@ impl Facts<'_> {
                  packets (machine.gpu.share, machine.gpu.above)."
                     .into(),
             );
+        } else if queue > 0
+            && let Some(hot) = self.hot.as_ref().filter(|hot| !hot.receives)
+        {
+            let lead = format!("{} packets found the software queue of their worker full", count(queue));
+            self.hot(&lead, hot, reasons, advice);
         } else if queue > 0 {
             let workers = cores - scenario.receiving_cores() as usize;
             let state = if saturated > 0 {
@@ -1195,65 +1186,4 @@ fn cores_text(n: usize) -> String {
 
 fn all_cores(n: usize) -> String {
     if n == 1 { "the only core is".into() } else { format!("all {n} cores are") }
-}
-
-/// Three significant digits.
-fn digits(x: f64) -> String {
-    let x = if x.is_finite() { x } else { 0.0 };
-    if x != 0.0 && x.abs() < 1e-3 {
-        return scientific(x);
-    }
-    let places = (2 - x.abs().max(1e-3).log10().floor() as i32).clamp(0, 4) as usize;
-    let text = format!("{x:.places$}");
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
-}
-
-fn percent(share: f64) -> String {
-    if share != 0.0 && share.abs() < 1e-4 { scientific(share) } else { format!("{} %", digits(share * 100.0)) }
-}
-
-fn scientific(x: f64) -> String {
-    let text = format!("{x:.1e}");
-    text.replace(".0e", "e")
-}
-
-fn count(n: u64) -> String {
-    let text = n.to_string();
-    let mut out = String::new();
-    for (i, digit) in text.chars().enumerate() {
-        if i > 0 && (text.len() - i).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
-fn duration(ns: f64) -> String {
-    match ns {
-        _ if ns < 1e3 => format!("{} ns", digits(ns)),
-        _ if ns < 1e6 => format!("{} µs", digits(ns / 1e3)),
-        _ if ns < 1e9 => format!("{} ms", digits(ns / 1e6)),
-        _ => format!("{} s", digits(ns / 1e9)),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_read_as_people_write_them() {
-        let texts = [
-            digits(49.96),
-            digits(0.0042),
-            digits(2.02e-5),
-            digits(1234.6),
-            percent(0.5),
-            percent(3e-6),
-            count(1_234_567),
-            duration(4120.5),
-        ];
-        assert_eq!(texts, ["50", "0.0042", "2e-5", "1235", "50 %", "3e-6", "1,234,567", "4.12 µs"]);
-    }
 }

@@ -308,6 +308,40 @@ fn a_ring_that_gets_most_packets_is_told_with_what_it_loses() {
         verdict.contains("--set traffic.flows.popularity=uniform") && !verdict.contains("machine.cores="),
         "{verdict}"
     );
+    // One decision: the verdict has its words from the same.
+    let told = &document["hot_ring"];
+    assert_eq!((&told["receives"], &told["cores"]), (&true.into(), &4.into()));
+    assert_eq!(cores[told["core"].as_u64().unwrap() as usize].lost, hot.lost);
+    assert!(verdict.contains(told["text"].as_str().unwrap()) && verdict.contains(told["remedy"].as_str().unwrap()));
+    let even = [&one_flow[..], &["traffic.flows.popularity=uniform"]].concat();
+    assert_eq!(self::document(&scenario(&even, None), 1)["hot_ring"], Value::Null);
+}
+
+#[test]
+fn a_worker_whose_queue_gets_most_packets_is_told_as_such() {
+    let set = [
+        "run.packets=20000",
+        "function.kind=nat",
+        "machine.cores=6",
+        "pipeline.rx_cores=2",
+        "pipeline.queue=256",
+        "mempool.size=4096",
+        "traffic.flows.popularity={zipf = 3.0}",
+        "traffic.load=0.06",
+    ];
+    let of = |more: &[&str]| document(&scenario(&[&set[..], more].concat(), None), 1);
+    let found = of(&[]);
+    let (hot, verdict) = (&found["hot_ring"], found["verdict"].to_string());
+    assert_eq!((&hot["receives"], &hot["cores"]), (&false.into(), &4.into()), "{verdict}");
+    let core = &found["cores"][hot["core"].as_u64().unwrap() as usize];
+    let lost = |of: &Value| of["lost"].as_u64().unwrap();
+    assert!(core["receives"] == false && lost(core).abs_diff(lost(&found)) < 64, "{core}");
+    assert_eq!(core["ring_full"], hot["full"]);
+    assert!(verdict.contains("its software queue loses") && verdict.contains("One software queue is hot"), "{verdict}");
+    // What the NIC spreads is no remedy, and one more core none either.
+    assert!(!verdict.contains("ethtool") && !verdict.contains("machine.cores="), "{verdict}");
+    let by_user = of(&["pipeline.spread=user"])["verdict"].to_string();
+    assert!(by_user.contains("--set pipeline.spread=flow"), "{by_user}");
 }
 
 #[test]
@@ -545,26 +579,14 @@ fn what_is_counted_ends_with_the_last_arrival() {
         if let Some(controllers) = &result.measured.controllers {
             let data: u64 = controllers.report.channels.iter().map(|channel| channel.bursts).sum();
             assert_eq!(data, counts.dram.reads + counts.dram.writes, "all counts end at once");
-        }
-    }
-}
-
-#[test]
-fn what_is_counted_ends_with_the_last_arrival_of_traffic_that_ends_before() {
-    let folder = Folder::new("ends");
-    let file = folder.file("trace.pcap", &capture([0, 0], 500));
-    let set = ["run.packets=20000", "run.warmup=0", "traffic.rounds=2", "function.forward.prefixes=2000"];
-    let set = set.into_iter().map(Into::into).collect();
-    let scenario = Scenario::read("", "test", &Overrides { set, capture: Some(file.into()), ..Overrides::default() });
-    let result = run(&scenario.unwrap(), RunOptions::default(), &mut |_| true).unwrap();
-    let (measure, counts) = (&result.measured.measure, &result.measured.counts);
-    assert_eq!(measure.offered.packets, 1_000);
-    assert_eq!(counts.span, measure.window());
-}
             // Those that were under way when counting began are among them.
             let answered = counts.dram.reads + controllers.report.forwarded + 64;
             let n = controllers.read_latency.n();
             assert!(n > 0 && n <= answered, "{n} latencies of {answered} reads: those of the drain are none");
+        }
+    }
+}
+
 /// Packets that a ring took in and nobody has worked on yet are in no mean of what the machine did.
 #[test]
 fn energy_is_of_packets_that_left_in_the_time_in_which_it_was_taken() {
@@ -589,3 +611,15 @@ fn energy_is_of_packets_that_left_in_the_time_in_which_it_was_taken() {
     assert!((over / sent as f64 - 1.0).abs() < 1e-9, "{over}");
 }
 
+#[test]
+fn what_is_counted_ends_with_the_last_arrival_of_traffic_that_ends_before() {
+    let folder = Folder::new("ends");
+    let file = folder.file("trace.pcap", &capture([0, 0], 500));
+    let set = ["run.packets=20000", "run.warmup=0", "traffic.rounds=2", "function.forward.prefixes=2000"];
+    let set = set.into_iter().map(Into::into).collect();
+    let scenario = Scenario::read("", "test", &Overrides { set, capture: Some(file.into()), ..Overrides::default() });
+    let result = run(&scenario.unwrap(), RunOptions::default(), &mut |_| true).unwrap();
+    let (measure, counts) = (&result.measured.measure, &result.measured.counts);
+    assert_eq!(measure.offered.packets, 1_000);
+    assert_eq!(counts.span, measure.window());
+}

@@ -19,6 +19,7 @@ use serde_json::{Map, Value};
 use units::{LINE_BYTES, Ps};
 
 use super::packets::{self, Times};
+use crate::answer::hot::room;
 use crate::answer::rates::{dram_bandwidth, energy_model};
 use crate::run::simulate::Measured;
 use crate::scenario::clos::{ClosSpec, number};
@@ -58,8 +59,8 @@ pub(super) fn levels(measured: &Measured) -> Vec<LevelSummary> {
         ("LLC", c.llc),
         ("DDIO", c.dma_write),
         ("first touch", c.first_touch),
-        ("DMA read", c.dma_read),
         ("first prefetch", c.first_prefetch),
+        ("DMA read", c.dma_read),
     ];
     let level = |(name, counters): (&'static str, LevelCounters)| {
         let hit_rate = counters.hits as f64 / counters.lookups() as f64;
@@ -571,17 +572,12 @@ pub(super) fn cores(scenario: &Scenario, measured: &Measured) -> Vec<CoreSummary
         let (packets, busy) = (c.packets as f64, c.busy.as_secs() / measured.counts.span.as_secs());
         let receives = core < scenario.receiving_cores() as usize;
         let ring_packets = c.waited.as_secs() / measured.counts.span.as_secs();
-        // A software queue keeps one entry free, by which it tells full from empty.
-        let room = match &scenario.pipeline {
-            Some(pipeline) if !receives => f64::from(pipeline.queue - 1),
-            _ => f64::from(scenario.nic.deliveries()) * f64::from(scenario.nic.queues_per_core),
-        };
         CoreSummary {
             core,
             counters: *c,
             receives,
             ring_packets,
-            ring_full: ring_packets / room,
+            ring_full: ring_packets / room(scenario, receives),
             busy,
             polling: 1.0 - busy,
             packets_per_burst: packets / c.bursts as f64,

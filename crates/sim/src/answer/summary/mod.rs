@@ -18,6 +18,7 @@ use stats::Reason;
 
 pub(crate) use packets::{IntervalSummary, series};
 
+use crate::answer::hot::HotRing;
 use crate::answer::rates::{MeasuredRates, is_stationary};
 use crate::answer::stalls::StallsSummary;
 use crate::answer::verdict::{RunVerdict, verdict};
@@ -122,12 +123,12 @@ pub struct Summary {
     /// Packets that were measured, after warm-up and in windows where the run is sampled: carried, `lost` and `rejected`. 0 where the run was stopped before; then the machine's
     /// counts below are of no packet, and terminal and report show none.
     packets: u64,
-    /// Packets offered before warm-up was over.
     /// Packets sent in the time for which the machine's counts are, up to the last arrival, whenever they arrived: energy a packet is over
     /// this. Of those that were carried some left later, from rings that had filled.
     sent_packets: u64,
     /// Packets that receiving cores took from their rings in that time: counts of the machine a packet are over this.
     taken_packets: u64,
+    /// Packets offered before warm-up was over.
     warmup_packets: u64,
     /// What was cut at the start, and why.
     warmup: WarmUpSummary,
@@ -210,6 +211,8 @@ pub struct Summary {
     pcie: Pcie,
     /// Each core.
     cores: Vec<CoreSummary>,
+    /// The ring or software queue that gets more than its share and loses, while others of its stage have time left; null where none is.
+    hot_ring: Option<HotRing>,
     /// What the system's stalls cost; null without `machine.core.stalls`, and where they come so often that the run has them: its own
     /// loss and sojourn are then with them.
     stalls: Option<StallsSummary>,
@@ -299,11 +302,11 @@ impl Summary {
             partial: result.partial,
             verdict: verdict(result),
             packets: m.offered.packets,
+            sent_packets: measured.counts.sent,
+            taken_packets: measured.counts.taken(scenario.receiving_cores()),
             warmup_packets: measured.warmup.packets,
             warmup: WarmUpSummary::of(&measured.warmup),
             sampling: measured.sampling.clone(),
-            sent_packets: measured.counts.sent,
-            taken_packets: measured.counts.taken(scenario.receiving_cores()),
             stationary: is_stationary(m),
             ring_growth: m.growth.map(|growth| growth.share),
             offered_mpps: rates.mpps(&m.offered),
@@ -339,6 +342,7 @@ impl Summary {
             stacked: StackedTables::of(scenario, measured),
             dram: DramSummary::of(scenario, measured),
             pcie: Pcie::of(scenario, measured),
+            hot_ring: HotRing::of(result),
             cores: hardware::cores(scenario, measured),
             stalls: StallsSummary::of(result),
             mempool: MempoolSummary::of(scenario, measured),
