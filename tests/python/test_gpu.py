@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -61,6 +61,30 @@ def test_a_kernel_that_waits_for_memory_carries_bandwidth_over_bytes() -> None:
     found = one(ran("ttl", system="hermes", packets=32_768, set=few | {"gpu.cores": 8}))
     assert found["gpu_limit"] == "latency: 32 warps a core, by the core"
     assert found["gpu_mpps"] < 0.8 * closed
+
+
+DISPATCHER: Final = {"least": 4, "most": 8, "word": "1 us", "task": "10 ns", "publish": "500 ns", "tell": "2 us"}
+
+
+def test_a_fifo_in_software_carries_tasks_of_a_round_over_its_time() -> None:
+    own = {"gpu.cores": 16, "hermes.dispatcher": DISPATCHER}
+    found = one(ran("ttl", system="hermes", packets=32_768, set=own))
+    # 8 tasks of 32 packets a round of 1 us, 7 x 10 ns and 500 ns.
+    closed = 8 * 32 / 1.570
+    assert bound(found, "dispatcher") == pytest.approx(closed, rel=1e-3)
+    assert found["gpu_limit"] == "dispatcher"
+    assert found["gpu_mpps"] == pytest.approx(closed, rel=0.05)
+    # Of two equal parts each has half of the tasks: together they carry as much.
+    halves = one(ran("ttl", system="hermes", packets=32_768, set=own | {"gpu.cores": 32, "parts": 2}))
+    assert halves["gpu_mpps"] == pytest.approx(found["gpu_mpps"], rel=0.05)
+    # Where little comes a packet takes the ways over the bus: until it is seen, the rest of that round, and back.
+    alone = ran("ttl", system="hermes", rate="1 Gbps", packets=16_384, set={"gpu.cores": 16})
+    polled = ran("ttl", system="hermes", rate="1 Gbps", packets=16_384, set=own)
+    more = one(polled)["delay_ns"]["mean"] - one(alone)["delay_ns"]["mean"]
+    assert more == pytest.approx(1030 + 500 + 2000, rel=0.1)
+    for name, wrong in (("least", 9), ("word", "0 ns")):
+        with pytest.raises(InputError, match=r"hermes\.dispatcher"):
+            ran("ttl", system="hermes", set={"hermes.dispatcher": DISPATCHER | {name: wrong}})
 
 
 def test_batches_carry_what_their_slowest_stage_does() -> None:

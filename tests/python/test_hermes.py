@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+import wirespeed
 from wirespeed import _wirespeed
 from wirespeed.papers import Kept, Request, find, no_progress
 from wirespeed.papers.rooms import zhu_2011
 from wirespeed.papers.rooms.zhu_2011 import line_rates
+
+ROOM = Path(__file__).resolve().parents[2] / "papers" / "2011-dac-hermes"
 
 
 @pytest.fixture
@@ -85,3 +90,19 @@ def test_a_delay_that_the_dcq_adds_in_one_seed_and_takes_in_another_is_none() ->
     seeds.panels = [None] * 4  # type: ignore[list-item]
     parts = seeds.parts(lambda _, name: next(added), ("dec_ttl", "rtl"))
     assert {name: part.holds for name, part in parts.items()} == {"DecTTL": False, "RTL": True}
+
+
+def test_the_study_on_a_server_shows_what_was_measured_and_its_combinations_start() -> None:
+    spec = importlib.util.spec_from_file_location("hermes_server", ROOM / "server.py")
+    assert spec is not None
+    assert spec.loader is not None
+    server = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(server)
+    document = json.loads((ROOM / "server.json").read_text(encoding="utf-8"))
+    combinations = server.keys()
+    assert set(document["cases"]) == {server.name(key) for key in combinations}
+    assert all(len(case["value"]) == server.REPLICATIONS for case in document["cases"].values())
+    assert (ROOM / "server.md").read_text(encoding="utf-8") == server.page(document)
+    resolved = {key: wirespeed.resolve(server.FUNCTIONS[key[1]], set=server.settings(key)) for key in combinations}
+    assert len(set(resolved.values())) == len(resolved)
+    assert all(("[machine.gpu]" in text) == (key[2] != "cores") for key, text in resolved.items())

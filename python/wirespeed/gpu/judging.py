@@ -57,6 +57,8 @@ def bounds(gpu: Gpu, full: Outcome, parts: float) -> list[GpuBound]:
         "DRAM": _dram_bytes(part, full) * mpps / 1e3 / machines.idle(Gpu("", "", part))["dram_gb_per_s"],
         "task FIFO": warps_a_clock,
     }
+    if dispatcher := part["hermes"].get("dispatcher"):
+        at_full["dispatcher"] = mpps / 1e3 / WARP / int(dispatcher["most"]) * machines.round_ns(dispatcher)
     if "l2_sectors_per_warp" in full or "l1" not in spec:
         sectors = value(full, "l2_sectors_per_warp" if "l2_sectors_per_warp" in full else "sectors_per_warp")
         at_full["L2"] = sectors * warps_a_clock / spec["l2"]["banks"]

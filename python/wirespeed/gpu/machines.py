@@ -59,8 +59,8 @@ class Gpu:
     def part(self, parts: int | None = None) -> tuple[dict[str, Any], float]:
         """One of so many equal parts as sections of a preset, and how many such parts the GPU has; else `self.parts`.
 
-        Cores, banks, channels and the link are divided. The L2 keeps its size: all parts see the same tables, and of
-        packets a part brings in as much less as it has time for.
+        Cores, banks, channels, the link and a dispatcher's tasks are divided. The L2 keeps its size: all parts see the
+        same tables, and of packets a part brings in as much less as it has time for.
         """
         spec = copy.deepcopy(dict(self.spec))
         gpu, parts = spec["gpu"], parts or self.parts
@@ -71,7 +71,20 @@ class Gpu:
             gpu["memory"]["channels"] = _divided(channels_of(gpu["memory"]), parts)
             spec["batch"]["link"] = f"{quantity('batch.link', spec['batch']['link'], 'bits') / 1e9 / parts!r} Gbps"
             spec["batch"]["packets"] = _divided(spec["batch"]["packets"], parts)
+            if dispatcher := spec["hermes"].get("dispatcher"):
+                # A part has its share of the tasks of a round, which takes as long.
+                task = span_ns("hermes.dispatcher.task", dispatcher["task"])
+                dispatcher |= {name: _divided(dispatcher[name], parts) for name in ("least", "most")}
+                dispatcher["task"] = f"{task * parts!r} ns"
         return spec, whole / gpu["cores"]
+
+
+def round_ns(dispatcher: Mapping[str, Any]) -> float:
+    """A dispatcher's round that finds as many tasks as it asks for at most, ns."""
+    word, task, publish = (
+        span_ns(f"hermes.dispatcher.{name}", dispatcher[name]) for name in ("word", "task", "publish")
+    )
+    return word + (int(dispatcher["most"]) - 1) * task + publish
 
 
 def find(preset: str) -> Gpu:

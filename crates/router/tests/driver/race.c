@@ -27,6 +27,42 @@ static uint32_t hops[2][4] __attribute__((aligned(16)));
 /* The form of the program. */
 static uint32_t any;
 
+/* A route to 10.0.0.0/24 that goes into a group of tbl8 and out of it again while packets are looked up, as `updates.rs` has it: a group is
+ * filled, linked once all tasks that were posted before are committed, and used again once all are that were posted while it was linked. */
+enum { UNLINKED, FILLED, LINKED, RESTING };
+static uint32_t *changing24, *changing8;
+static struct {
+    uint32_t phase, group, made;
+    uint64_t until;
+} change;
+
+static void change_routes(uint64_t posted, uint64_t oldest) {
+    uint32_t *entry = &changing24[10 << 16], *group = &changing8[change.group * 256];
+#ifdef WITHOUT_GRACE
+    oldest = posted;
+#endif
+    switch (change.phase) {
+        case UNLINKED:
+            /* By plain stores: whoever reads meanwhile races. */
+            for (uint32_t i = 0; i < 256; i++) group[i] = 2;
+            change.phase = FILLED, change.until = posted;
+            break;
+        case FILLED:
+            if (oldest < change.until) break;
+            __atomic_store_n(entry, 1u << 31 | change.group, __ATOMIC_RELAXED);
+            change.phase = LINKED, change.until = posted + 3;
+            break;
+        case LINKED:
+            if (posted < change.until) break;
+            __atomic_store_n(entry, 2, __ATOMIC_RELAXED);
+            change.phase = RESTING, change.until = posted;
+            break;
+        default:
+            if (oldest < change.until) break;
+            change.phase = UNLINKED, change.group ^= 1, change.made++;
+    }
+}
+
 static void *warp(void *index) {
     wirespeed_router_warp(&router, (uint32_t)(uintptr_t)index, any, NULL);
     return NULL;
@@ -94,6 +130,7 @@ static int route(uint32_t commit, uint64_t base) {
             posted++;
         }
         store_system(&control[CONTROL_BEAT], ++beats);
+        if (changing24) change_routes(posted, oldest);
         for (;;) {
             uint64_t task = committed;
             if (commit == COMMIT_DEVICE && load_system(&status[STATUS_HEAD]) - base <= committed) break;
@@ -134,6 +171,7 @@ int main(void) {
     router.fifo = fifo, router.control = control, router.status = status, router.commits = commits;
     router.tasks = tasks, router.done = done, router.state = state;
     router.deadline_ns = 60000000000ull, router.warps = WORKERS + 1;
+    router.least_parts = 1, router.most_parts = 4;
     for (uint32_t commit = COMMIT_DEVICE; commit <= COMMIT_UNORDERED; commit++) {
         any = 0, router.program.members = 1;
         if (route(commit, 0)) return 1;
@@ -141,5 +179,14 @@ int main(void) {
         any = 1, router.program.members = 2;
         if (route(commit, 65534ull * RING_ENTRIES + 500)) return 1;
     }
-    return 0;
+    /* Routes that change meanwhile. */
+    changing24 = calloc(1 << 24, 4), changing8 = calloc(2 * 256, 4);
+    if (!changing24 || !changing8) return fail("no memory", 1);
+    for (uint32_t i = 10 << 16; i < 11 << 16; i++) changing24[i] = 2;
+    Function *changed = &router.program.member[0];
+    changed->tbl24 = changing24, changed->tbl8 = changing8, changed->tbl8_entries = 2 * 256, changed->entry_bytes = 4;
+    any = 0, router.program.members = 1;
+    for (uint32_t commit = COMMIT_DEVICE; commit <= COMMIT_UNORDERED; commit++)
+        if (route(commit, 0)) return 1;
+    return change.made >= 2 ? 0 : fail("too few changes of routes", change.made);
 }

@@ -37,5 +37,8 @@ fn the_kernel_has_no_data_races_and_the_sanitizer_would_see_one() {
         // Posting without release: what the sanitizer is there to find.
         let broken = build_and_run("race_broken", &["-DBROKEN", "-DTASKS=300u"]).expect("as before");
         assert_eq!(broken.status.code(), Some(RACE), "{}", String::from_utf8_lossy(&broken.stderr));
+        // A group that is linked, and used again, while tasks from before are under way.
+        let broken = build_and_run("race_without_grace", &["-DWITHOUT_GRACE"]).expect("as before");
+        assert_eq!(broken.status.code(), Some(RACE), "{}", String::from_utf8_lossy(&broken.stderr));
     }
 }
