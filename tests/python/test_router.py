@@ -64,6 +64,17 @@ def test_a_capture_is_routed_and_written(tmp_path: Path, routes: Path) -> None:
     assert again.read_bytes() == out.read_bytes(), "the GPU's kernel writes the same bytes"
 
 
+def test_without_workers_who_receives_works_and_says_so(tmp_path: Path, routes: Path) -> None:
+    given, out = capture(tmp_path / "in.pcap", 2000), tmp_path / "out.pcap"
+    how = ("--threads", "0", "--backend", "cpu", "--ordered", "--out", out)
+    done = run_command("router", "run", "--capture", given, "--table", routes, *how)
+    assert done.returncode == 0, done.stderr
+    assert "none: who receives works" in done.stdout
+    assert out.stat().st_size == 24 + 1800 * (16 + 60)
+    done = run_command("router", "run", "--table", routes, "--packets", "10", "--backend", "twin", "--threads", "0")
+    assert (done.returncode, "only with backend cpu" in done.stderr) == (2, True), done.stderr
+
+
 def test_packets_above_the_mtu_leave_as_fragments_by_threads_and_by_the_kernel(tmp_path: Path, routes: Path) -> None:
     common = ("router", "run", "--table", routes, "--function", "lookup,ttl,fragment", "--structure", "poptrie")
     how = ("--mtu", "576", "--packets", "2000", "--ordered", "--threads", "1")
