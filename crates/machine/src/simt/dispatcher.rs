@@ -138,8 +138,9 @@ impl Dispatcher {
             let (asked, mut tasks) = (self.asks, 0);
             let ends = self.begins + self.round(asked) + self.publish;
             while tasks < asked
-                && let Some(task) = self.posted.pop_front_if(|&mut (_, at)| at <= seen)
+                && let Some(&task) = self.posted.front().filter(|&&(_, at)| at <= seen)
             {
+                self.posted.pop_front();
                 self.found.push_back((ends, task));
                 tasks += 1;
             }
@@ -154,12 +155,12 @@ impl Dispatcher {
 
     /// A task that is on the GPU by `now`.
     pub(super) fn published(&mut self, now: u64) -> Option<(u32, u64)> {
-        self.found.pop_front_if(|&mut (at, _)| at <= now).map(|(_, task)| task)
+        take_due(&mut self.found, now)
     }
 
     /// A warp of which the host has heard by `now`.
     pub(super) fn told(&mut self, now: u64) -> Option<u32> {
-        self.telling.pop_front_if(|&mut (at, _)| at <= now).map(|(_, warp)| warp)
+        take_due(&mut self.telling, now)
     }
 
     /// When something happens next.
@@ -169,6 +170,12 @@ impl Dispatcher {
         let told = self.telling.front().map_or(u64::MAX, |&(at, _)| at);
         seen.min(published).min(told)
     }
+}
+
+/// The first of what is due at a time each, if it is.
+fn take_due<T>(queue: &mut VecDeque<(u64, T)>, now: u64) -> Option<T> {
+    queue.front().filter(|(at, _)| *at <= now)?;
+    queue.pop_front().map(|(_, it)| it)
 }
 
 #[cfg(test)]
