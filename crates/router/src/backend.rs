@@ -102,7 +102,10 @@ pub trait Backend {
 
     /// Free slots, at most `most` of those from packet `number`'s on, which may be received into: in place of [`Backend::put`]. Each has
     /// any packet. None where packets are laid into other memory.
-    fn slots_from(&mut self, _number: u64, _most: usize) -> Option<&mut [Packet]> {
+    ///
+    /// # Safety
+    /// The slots are free: of the packets that were last there each was taken, or looked at, after its commit.
+    unsafe fn slots_from(&mut self, _number: u64, _most: usize) -> Option<&mut [Packet]> {
         None
     }
 
@@ -163,7 +166,10 @@ pub trait Backend {
 
     /// Committed packets from `first` on, at least one and at most `count`, in their slots, which are free from then on: in place of
     /// [`Backend::take`]. None where packets cannot be looked at in their slots.
-    fn committed_slots(&mut self, _first: u64, _count: u32) -> Option<CommittedSlots<'_>> {
+    ///
+    /// # Safety
+    /// All of them were committed ([`Backend::poll`]), and none was taken or looked at since.
+    unsafe fn committed_slots(&mut self, _first: u64, _count: u32) -> Option<CommittedSlots<'_>> {
         None
     }
 
@@ -211,11 +217,13 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
     fn put(&mut self, number: u64, packet: &mut Packet) {
         (**self).put(number, packet);
     }
-    fn slots_from(&mut self, number: u64, most: usize) -> Option<&mut [Packet]> {
-        (**self).slots_from(number, most)
+    unsafe fn slots_from(&mut self, number: u64, most: usize) -> Option<&mut [Packet]> {
+        // SAFETY: as the caller promises; the same below.
+        unsafe { (**self).slots_from(number, most) }
     }
-    fn committed_slots(&mut self, first: u64, count: u32) -> Option<CommittedSlots<'_>> {
-        (**self).committed_slots(first, count)
+    unsafe fn committed_slots(&mut self, first: u64, count: u32) -> Option<CommittedSlots<'_>> {
+        // SAFETY: as above.
+        unsafe { (**self).committed_slots(first, count) }
     }
     fn post(&mut self, first: u64, count: u32) -> Result<bool, RouterError> {
         (**self).post(first, count)
@@ -532,9 +540,9 @@ impl Backend for CpuThreads {
         }
     }
 
-    fn slots_from(&mut self, number: u64, most: usize) -> Option<&mut [Packet]> {
+    unsafe fn slots_from(&mut self, number: u64, most: usize) -> Option<&mut [Packet]> {
         let range = slots_in_turn(number, most, self.shared.packets.len());
-        // SAFETY: these slots are free: they are the host's. An UnsafeCell has the layout of what it holds.
+        // SAFETY: as the caller promises these slots are free: they are the host's. An UnsafeCell has the layout of what it holds.
         unsafe {
             for verdict in &self.shared.verdicts[range.clone()] {
                 *verdict.get() = None;
@@ -600,10 +608,10 @@ impl Backend for CpuThreads {
         verdict.ok_or_else(|| without_verdict("cpu", number))
     }
 
-    fn committed_slots(&mut self, first: u64, count: u32) -> Option<CommittedSlots<'_>> {
+    unsafe fn committed_slots(&mut self, first: u64, count: u32) -> Option<CommittedSlots<'_>> {
         let range = slots_in_turn(first, count as usize, self.shared.packets.len());
         let (shared, start, n) = (&self.shared, range.start, range.len());
-        // SAFETY: the packets were committed: their slots are the host's, and nobody else's until others are posted there, which takes
+        // SAFETY: as the caller promises the packets were committed: their slots are the host's, and nobody else's until others are posted there, which takes
         // `self`. An UnsafeCell has the layout of what it holds.
         unsafe {
             let fragments = match shared.fragments.get(range) {

@@ -28,7 +28,7 @@ use serde::{Deserialize, Serialize};
 use traffic::Table;
 
 pub use changes::{ChangesPoint, ChangesSpec, PORTS as CHANGES_PORTS, bench_changes, changing};
-pub use completion::{PlainLoopPoint, PlainLoopSpec, bench_loop};
+pub use completion::{PlainLoopPoint, PlainLoopSpec, bench_loop, usual_cores};
 pub use plan::BenchMode;
 pub use repeat::{COLUMNS as REPEAT_COLUMNS, RepeatSpec, bench_repeats};
 pub use shares::{SharesPoint, SharesSpec, bench_shares};

@@ -2,6 +2,8 @@
 //!
 //! It is what DPDK's l3fwd and VPP's workers do: a core a queue, of which each takes a burst, works on it, and sends it.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use functions::Verdict;
 use packet::Packet;
 
@@ -50,7 +52,7 @@ impl RunToCompletion {
 
     /// Slots for batches of `batch` packets: as few as will do, so that packets stay in the core's nearest cache.
     pub fn slots_for(batch: u32) -> u64 {
-        2 * u64::from(batch.max(WARP_LANES).next_power_of_two())
+        2 * u64::from(batch.max(WARP_LANES)).next_power_of_two()
     }
 
     #[inline]
@@ -73,7 +75,7 @@ impl Backend for RunToCompletion {
         std::mem::swap(&mut self.packets[place], packet);
     }
 
-    fn slots_from(&mut self, number: u64, most: usize) -> Option<&mut [Packet]> {
+    unsafe fn slots_from(&mut self, number: u64, most: usize) -> Option<&mut [Packet]> {
         let range = slots_in_turn(number, most, self.packets.len());
         Some(&mut self.packets[range])
     }
@@ -88,9 +90,12 @@ impl Backend for RunToCompletion {
             }
             self.burst.clear();
             let fragments = &mut self.fragments;
-            self.worker.process(&mut self.packets[from..from + n], &mut self.burst, |place, fragment| {
-                fragments[from + place].push(fragment);
-            });
+            let (worker, burst, packets) = (&mut self.worker, &mut self.burst, &mut self.packets[from..from + n]);
+            // As where a worker panics: an error, after which nothing of this is used, and what was sent is whole.
+            let done = catch_unwind(AssertUnwindSafe(|| {
+                worker.process(packets, burst, |place, fragment| fragments[from + place].push(fragment));
+            }));
+            done.map_err(|_| RouterError::Panicked { backend: "cpu" })?;
             for (verdict, &found) in self.verdicts[from..from + n].iter_mut().zip(&self.burst) {
                 *verdict = Some(found);
             }
@@ -118,7 +123,7 @@ impl Backend for RunToCompletion {
         self.verdicts[place].take().ok_or_else(|| without_verdict("cpu", number))
     }
 
-    fn committed_slots(&mut self, first: u64, count: u32) -> Option<CommittedSlots<'_>> {
+    unsafe fn committed_slots(&mut self, first: u64, count: u32) -> Option<CommittedSlots<'_>> {
         let range = slots_in_turn(first, count as usize, self.packets.len());
         Some(CommittedSlots {
             packets: &self.packets[range.clone()],

@@ -402,7 +402,7 @@ impl LeavingPackets {
     fn tell(self, report: &mut RouteReport) {
         let LeavingPackets { ports, dropped, fragmented, fragments } = self;
         let of_port = |parts: [u64; 4]| parts.iter().sum::<u64>();
-        report.ports = (0..).zip(ports.into_iter().map(of_port)).filter(|&(_, packets)| packets > 0).collect();
+        report.ports = (0..=u16::MAX).zip(ports.into_iter().map(of_port)).filter(|&(_, packets)| packets > 0).collect();
         report.forwarded = report.ports.values().sum();
         let by_reason = DropReason::ALL.iter().map(|reason| reason.name()).zip(dropped);
         report.dropped = by_reason.filter(|&(_, packets)| packets > 0).collect();
@@ -475,12 +475,15 @@ impl<'a> RouterRun<'a> {
             let free = self.slots - (self.put - self.oldest);
             let wanted = (self.end_of_turn - self.put).min(free);
             let most = options.packets.map_or(wanted, |most| wanted.min(most - self.put));
-            let Some(slots) = self.backend.slots_from(self.put, most as usize) else { return Ok(false) };
+            // SAFETY: packets before `oldest` have left, so the slots of the next `free` are nobody's.
+            let slots = unsafe { self.backend.slots_from(self.put, most as usize) };
+            let Some(slots) = slots else { return Ok(false) };
             let (count, next) = source.fill(slots)?;
             self.bytes += slots[..count].iter().map(Packet::l2_bytes).sum::<u64>();
             // As long as there is always a packet nobody waits, and a clock takes as long as a packet.
+            let was_clocked = self.clocked;
             self.clocked = options.time.is_some() || next != NextFrame::Packet;
-            if self.clocked {
+            if self.clocked && !was_clocked {
                 self.turn = self.now();
             }
             // All of a turn arrive at once: of a rate, by which batches are waited for, that says nothing.
@@ -629,7 +632,8 @@ impl<'a> RouterRun<'a> {
         let (sink, left, mut next) = (&mut *self.sink, &mut self.left, first);
         while next < end {
             // In their slots, as many as lie one after the other, or one by one.
-            if let Some(slots) = self.backend.committed_slots(next, (end - next) as u32) {
+            // SAFETY: they were committed now, and nothing is received into their slots before all of them have left.
+            if let Some(slots) = unsafe { self.backend.committed_slots(next, (end - next) as u32) } {
                 let count = slots.packets.len() as u64;
                 left.leave_slots(sink, slots, self.name, next)?;
                 next += count;

@@ -72,10 +72,10 @@ class Gpu:
             spec["batch"]["link"] = f"{quantity('batch.link', spec['batch']['link'], 'bits') / 1e9 / parts!r} Gbps"
             spec["batch"]["packets"] = _divided(spec["batch"]["packets"], parts)
             if dispatcher := spec["hermes"].get("dispatcher"):
-                # A part has its share of the tasks of a round, which takes as long.
-                task = span_ns("hermes.dispatcher.task", dispatcher["task"])
+                # A part has its share of the tasks of a round, which takes as long as the whole's.
+                word, task = (span_ns(f"hermes.dispatcher.{name}", dispatcher[name]) for name in ("word", "task"))
                 dispatcher |= {name: _divided(dispatcher[name], parts) for name in ("least", "most")}
-                dispatcher["task"] = f"{task * parts!r} ns"
+                dispatcher |= {"word": f"{word + task * (parts - 1)!r} ns", "task": f"{task * parts!r} ns"}
         return spec, whole / gpu["cores"]
 
 

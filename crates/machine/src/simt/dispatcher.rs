@@ -13,9 +13,12 @@ use std::collections::VecDeque;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Frequency, Span};
+use units::{Frequency, Ps, Span};
 
 use crate::MachineError;
+
+/// No bus takes longer, and sums of rounds stay far from the end of the clock.
+const LONGEST: Ps = Ps(1_000_000_000);
 
 /// A warp that polls the host's memory for tasks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -44,6 +47,16 @@ impl DispatcherSpec {
                 "hermes.dispatcher.most",
                 came,
                 "least to 65536, and least 1 or more",
+                remedy,
+            ));
+        }
+        let times = [("word", self.word), ("task", self.task), ("publish", self.publish), ("tell", self.tell)];
+        if let Some((name, time)) = times.into_iter().find(|(_, time)| time.ps() > LONGEST) {
+            let remedy = "over PCIe all of them are microseconds or less".into();
+            return Err(MachineError::new(
+                format!("hermes.dispatcher.{name}"),
+                time.to_string(),
+                "at most 1 ms",
                 remedy,
             ));
         }
@@ -210,7 +223,12 @@ mod tests {
     #[test]
     fn what_cannot_be_is_told() {
         assert!(spec(4, 16).check().is_ok());
-        for wrong in [spec(0, 4), spec(8, 4), DispatcherSpec { word: Span::from_ns(0.0), ..spec(1, 1) }] {
+        let with = |word: f64, task: f64| DispatcherSpec {
+            word: Span::from_ns(word),
+            task: Span::from_ns(task),
+            ..spec(1, 1)
+        };
+        for wrong in [spec(0, 4), spec(8, 4), with(0.0, 1.0), with(100.0, 3e11)] {
             assert!(wrong.check().unwrap_err().to_string().contains("hermes.dispatcher"));
         }
     }

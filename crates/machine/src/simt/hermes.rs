@@ -229,6 +229,7 @@ impl HermesRun<'_> {
             }
             if front <= now {
                 self.commit(now);
+                self.hear(now);
                 self.arrive(now);
                 self.post(now);
                 self.dispatch(now);
@@ -318,12 +319,16 @@ impl HermesRun<'_> {
         }
         let late = now >= self.waiting.deadline;
         let full = self.waiting.count - self.waiting.count % WARP as u32;
-        let count = if late { self.waiting.count } else { full };
+        let mut count = if late { self.waiting.count } else { full };
+        if let Some(dispatcher) = &self.dispatcher {
+            // An entry a task, and a task of the host is a warp at most.
+            let free = self.spec.fifo as usize - self.fifo.len() - dispatcher.waiting();
+            count = count.min(free as u32 * WARP as u32);
+        }
         if count == 0 {
             return;
         }
         match &mut self.dispatcher {
-            // A task of the host is a warp at most.
             Some(dispatcher) => {
                 let mut left = count;
                 while left > 0 {
@@ -356,6 +361,10 @@ impl HermesRun<'_> {
             self.posted += task.0;
             self.fifo.push_back(task);
         }
+    }
+
+    /// The host hears of what was committed: slots are free for what arrives now.
+    fn hear(&mut self, now: u64) {
         while let Some(tag) = self.dispatcher.as_mut().and_then(|own| own.told(now)) {
             self.hand_on(tag, now);
         }

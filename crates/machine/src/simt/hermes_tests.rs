@@ -124,6 +124,19 @@ fn a_dispatcher_bounds_the_rate_by_tasks_of_a_round_and_keeps_all_packets() {
 }
 
 #[test]
+fn a_hosts_fifo_has_no_more_tasks_than_entries_however_many_packets_wait() {
+    // Warps take long, so that packets pile up.
+    let lanes = lanes(32, |_| 5000);
+    let arrivals = every(1, 32 * 400, 32);
+    for fifo in [1, 4, 64] {
+        let spec = HermesSpec { dispatcher: Some(polled(4, 16)), fifo, ..hermes(Some(1024)) };
+        let outcome = go(&SimtSpec { cores: 2, ..paper() }, &spec, &lanes, &arrivals, 1.0);
+        conserved(&outcome, &arrivals, true);
+        assert_eq!(outcome.most_posted, fifo);
+    }
+}
+
+#[test]
 fn steady_packets_go_in_full_warps_and_leave_at_their_rate() {
     let lanes = lanes(32, |_| 50);
     let arrivals = every(4, 32 * 200, 32);

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use functions::Adjacency;
 use functions::lookup::{NextHop, Structure};
-use functions::{DropReason, Forward, ForwardSpec, Lookup, Verdict};
+use functions::{DropReason, Forward, ForwardSpec, Lookup, PacketFunction, Verdict};
 use packet::{L3, Packet, Prefix};
+use probe::Null;
 use serde::Serialize;
-use units::PortId;
+use units::{PortId, Ps};
 
 use super::measure;
 use super::run::{FRAME_BYTES, packets};
@@ -247,7 +248,7 @@ pub fn changing(
     let mut refused = backend.refused_changes().iter().peekable();
     let changed = (0..).zip(&changes[..made.begun as usize]);
     let changed: Vec<_> = changed.map(|(n, change)| refused.next_if_eq(&&n).is_none().then_some(*change)).collect();
-    let (other, wrong) = judge(routes, &keys, &verdicts, windows, &changed)?;
+    let (other, wrong) = judge(routes, packets, &keys, &verdicts, windows, &changed)?;
     let delay = measured.delays.summary();
     Ok(ChangesPoint {
         carried_mpps: measured.carried_mpps(),
@@ -303,25 +304,43 @@ fn made_changes(keys: &[Option<IpAddr>], spec: &ChangesSpec) -> Vec<RouteChange>
     changes
 }
 
+/// Why each packet is dropped where all have a route.
+fn drops_anyway(routes: &ChangingRoutes, packets: &[Packet]) -> Result<Vec<Option<DropReason>>, RouterError> {
+    let mut all = routes.unshared()?;
+    for prefix in [Prefix::v4(0, 0), Prefix::v6(0, 0)].into_iter().flatten() {
+        all.update(RouteChange { prefix, next_hop: NextHop::new(0) }).transpose()?;
+    }
+    let (mut function, mut verdicts) = (all.program().function().clone(), Vec::with_capacity(packets.len()));
+    for burst in packets.chunks(WARP_LANES as usize) {
+        function.process_burst(Ps::ZERO, &mut burst.to_vec(), &mut Null, &mut verdicts);
+    }
+    let reason = |verdict| match verdict {
+        Verdict::Drop(reason) => Some(reason),
+        Verdict::Forward { .. } => None,
+    };
+    Ok(verdicts.into_iter().map(reason).collect())
+}
+
 /// Makes the changes again, one after the other, but for those that were refused, and compares each packet with every table in its
 /// window. How many have another verdict than by the first table, and how many a wrong one.
 fn judge(
     routes: &ChangingRoutes,
+    packets: &[Packet],
     keys: &[Option<IpAddr>],
     verdicts: &[Verdict],
     mut windows: Vec<Window>,
     changes: &[Option<RouteChange>],
 ) -> Result<(u64, u64), RouterError> {
     let mut tables = routes.unshared()?;
+    let drops = drops_anyway(routes, packets)?;
     windows.sort_by_key(|window| window.done);
     let said = |tables: &ChangingRoutes, number: u64| {
         let Some(key) = keys[number as usize] else { return true };
         let verdict = tables.next_hop(key).map(|hop| PortId((hop.id() % u32::from(PORTS)) as u16));
         match verdicts[number as usize] {
-            Verdict::Forward { port } => verdict == Some(port),
+            Verdict::Forward { port } => verdict == Some(port) && drops[number as usize].is_none(),
             Verdict::Drop(DropReason::NoRoute) => verdict.is_none(),
-            // By another function, or by what of the packet has nothing to do with routes.
-            Verdict::Drop(_) => true,
+            Verdict::Drop(reason) => drops[number as usize] == Some(reason),
         }
     };
     let other = (0..keys.len() as u64).filter(|&number| !said(&tables, number)).count() as u64;

@@ -2,9 +2,10 @@
 //!
 //! Both receive from memory, a copy of as many bytes of a frame as functions read, as a NIC's DMA would have brought them; both take
 //! bursts of 32; both hand what they forward to a sink that keeps nothing. The loop is the shortest that does so. The router has all
-//! that it has otherwise: slots, tasks, commits, counts, its report. Each core has packets, tables' place in its caches, and a router
-//! of its own; nothing is shared but the tables' memory.
+//! that it has otherwise: slots, tasks, commits, counts, its report. Each core has frames and a router of its own, and shares tables with
+//! the others; they begin together.
 
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use functions::{PacketFunction, Verdict};
@@ -153,16 +154,21 @@ fn routed(program: &RouterProgram, frames: &[Packet], packets: u64) -> LoopRun {
 }
 
 /// The same on each of `cores` at once; what all forwarded, and what the longest took.
-fn on_cores(cores: &[usize], one: impl Fn() -> LoopRun + Sync) -> LoopRun {
+fn on_cores(cores: &[usize], frames: &[Packet], one: impl Fn(&[Packet]) -> LoopRun + Sync) -> LoopRun {
+    let together = Barrier::new(cores.len());
     let all: Vec<LoopRun> = std::thread::scope(|scope| {
-        let one = &one;
+        let (one, together) = (&one, &together);
         let start = |&core: &usize| {
             scope.spawn(move || {
                 #[cfg(target_os = "linux")]
-                crate::affinity::pin(core)?;
+                let pinned = crate::affinity::pin(core);
                 #[cfg(not(target_os = "linux"))]
-                let _ = core;
-                one()
+                let pinned: Result<(), RouterError> = Ok(drop(core));
+                let own = frames.to_vec();
+                // Also who cannot be there, or the others would wait for it.
+                together.wait();
+                pinned?;
+                one(&own)
             })
         };
         let started: Vec<_> = cores.iter().map(start).collect();
@@ -177,6 +183,14 @@ fn on_cores(cores: &[usize], one: impl Fn() -> LoopRun + Sync) -> LoopRun {
         sum = (sum.0 + forwarded, sum.1.max(time));
     }
     Ok(sum)
+}
+
+/// The first CPUs that this process may use, at most `count` of them.
+pub fn usual_cores(count: usize) -> Vec<usize> {
+    #[cfg(target_os = "linux")]
+    return crate::affinity::allowed().into_iter().take(count).collect();
+    #[cfg(not(target_os = "linux"))]
+    (0..count).collect()
 }
 
 /// Runs the loop and the router on one core and on all of `compared`, in turn, for each function of `spec`, whose table and capture
@@ -202,7 +216,7 @@ pub fn bench_loop(
         for run in 0..compared.runs {
             for cores in [&compared.cores[..1], &compared.cores[..]] {
                 for (what, one) in [("loop", plain as fn(&_, &_, _) -> _), ("router", routed)] {
-                    let (forwarded, time) = on_cores(cores, || one(&program, &frames, compared.packets))?;
+                    let (forwarded, time) = on_cores(cores, &frames, |own| one(&program, own, compared.packets))?;
                     let packets = compared.packets * cores.len() as u64;
                     let mpps = packets as f64 / time.as_secs_f64().max(1e-9) / 1e6;
                     let (function, cores) = (program.name(), cores.len());
@@ -245,7 +259,7 @@ mod tests {
     fn loop_and_router_forward_the_same_packets() {
         let spec = BenchSpec { packets: 1 << 12, ..BenchSpec::default() };
         // A number that is no multiple of a burst, and more than there are frames.
-        let compared = PlainLoopSpec { cores: vec![0], runs: 2, packets: 10_007 };
+        let compared = PlainLoopSpec { cores: usual_cores(1), runs: 2, packets: 10_007 };
         let mut points = Vec::new();
         bench_loop(&spec, &compared, |point| points.push(point.clone())).unwrap();
         assert_eq!(points.len(), 4);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use router::bench::{
     BenchMode, BenchPoint, BenchSpec, ChangesPoint, PlainLoopPoint, PlainLoopSpec, REPEAT_COLUMNS, RepeatSpec,
-    SharesPoint, SharesSpec, bench_changes, bench_loop, bench_past, bench_repeats, bench_shares,
+    SharesPoint, SharesSpec, bench_changes, bench_loop, bench_past, bench_repeats, bench_shares, usual_cores,
 };
 use router::cuda::{GpuContext, Offer, measure_link, probe};
 use router::delay::DelaySummary;
@@ -28,7 +28,7 @@ router-bench changes [OPTION VALUE]...
     --loads X,X        Mpps (20); max is all at once
 router-bench loop [OPTION VALUE]...
     the router that runs to completion beside a plain loop over the same functions and packets, on one core and on all that are named
-    --cores N,N        cores (0,1)
+    --cores N,N        cores (the first two that may be used)
     --runs N           runs of each, in turn (9)
 router-bench shares [OPTION VALUE]...
     threads and a GPU together, packets from memory and in order: shares by measured cost beside shares that are set
@@ -144,8 +144,8 @@ fn show(offer: &Offer) {
 fn linked(arguments: &[String]) -> Result<ExitCode, Box<dyn Error>> {
     let (mut driver, mut rounds, mut echoes) = (None, 4096, 4096);
     let number = |name: &str, value: &str| {
-        let found = value.parse().ok().filter(|number| (1..=1 << 20).contains(number));
-        found.ok_or_else(|| format!("{name} {value}: must be 1 to 1048576"))
+        let found = value.parse().ok().filter(|number| (1..=1 << 17).contains(number));
+        found.ok_or_else(|| format!("{name} {value}: must be 1 to 131072"))
     };
     for (name, value) in pairs(arguments)? {
         match name {
@@ -282,8 +282,8 @@ fn repeats(arguments: &[String]) -> Result<ExitCode, Box<dyn Error>> {
 
 fn loops(arguments: &[String]) -> Result<ExitCode, Box<dyn Error>> {
     let mut arguments = arguments.to_vec();
-    let cores = taken(&mut arguments, "--cores", "0,1");
-    let cores = list("--cores", &cores, |part| part.parse().ok())?;
+    let cores = taken(&mut arguments, "--cores", "");
+    let cores = if cores.is_empty() { usual_cores(2) } else { list("--cores", &cores, |part| part.parse().ok())? };
     let runs = taken(&mut arguments, "--runs", "9");
     let runs = runs.parse().map_err(|_| format!("--runs {runs}: must be a number"))?;
     let (spec, csv) = spec_of(&arguments)?;
