@@ -93,7 +93,7 @@ def test_what_the_simulator_itself_gave_is_predicted_without_error(run: dict[str
         "p99_ns": ("latency", run["sojourn_ns"]["p99"], ""),
         "levels.DDIO.hit_rate": ("hits", level["DDIO"]["hit_rate"] * 100, "%"),
         "llc_miss_rate": ("hits", 1 - level["LLC"]["hit_rate"], ""),
-        "levels.LLC.misses_per_packet": ("rate", level["LLC"]["misses"] / (run["packets"] - run["lost"]), ""),
+        "levels.LLC.misses_per_packet": ("rate", level["LLC"]["misses"] / run["taken_packets"], ""),
         "loss": ("loss", run["loss"], "share"),
         "dram_gb_per_s": ("bandwidth", run["dram"]["bandwidth_gb_per_s"] * 1e3, "MB/s"),
     }
