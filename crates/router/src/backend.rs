@@ -611,8 +611,8 @@ impl Backend for CpuThreads {
     unsafe fn committed_slots(&mut self, first: u64, count: u32) -> Option<CommittedSlots<'_>> {
         let range = slots_in_turn(first, count as usize, self.shared.packets.len());
         let (shared, start, n) = (&self.shared, range.start, range.len());
-        // SAFETY: as the caller promises the packets were committed: their slots are the host's, and nobody else's until others are posted there, which takes
-        // `self`. An UnsafeCell has the layout of what it holds.
+        // SAFETY: as the caller promises the packets were committed: their slots are the host's, and nobody else's until others are
+        // posted there, which takes `self`. An UnsafeCell has the layout of what it holds.
         unsafe {
             let fragments = match shared.fragments.get(range) {
                 Some(slots) => std::slice::from_raw_parts_mut(UnsafeCell::raw_get(slots.as_ptr()), n),

@@ -31,13 +31,7 @@ pub trait FrameSource {
     /// # Errors
     /// As [`FrameSource::next`].
     fn fill(&mut self, packets: &mut [Packet]) -> Result<(usize, NextFrame), RouterError> {
-        for (count, packet) in packets.iter_mut().enumerate() {
-            let next = self.next(packet)?;
-            if next != NextFrame::Packet {
-                return Ok((count, next));
-            }
-        }
-        Ok((packets.len(), NextFrame::Packet))
+        one_by_one(self, packets)
     }
 
     /// Whether packets arrive when they do, not when `arrival` says.
@@ -59,6 +53,20 @@ pub trait FrameSource {
     fn missed(&mut self) -> Option<u64> {
         None
     }
+}
+
+/// [`FrameSource::fill`] by [`FrameSource::next`].
+pub(crate) fn one_by_one<S: FrameSource + ?Sized>(
+    source: &mut S,
+    packets: &mut [Packet],
+) -> Result<(usize, NextFrame), RouterError> {
+    for (count, packet) in packets.iter_mut().enumerate() {
+        let next = source.next(packet)?;
+        if next != NextFrame::Packet {
+            return Ok((count, next));
+        }
+    }
+    Ok((packets.len(), NextFrame::Packet))
 }
 
 /// Where the program of AF_XDP runs.

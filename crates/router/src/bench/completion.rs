@@ -15,12 +15,11 @@ use serde::Serialize;
 use units::Ps;
 
 use super::BenchSpec;
-use super::run::packets;
+use super::run::subject;
 use crate::completion::RunToCompletion;
 use crate::layout::WARP_LANES;
-use crate::program::Methods;
 use crate::route::{RouteOptions, route};
-use crate::setup::{FunctionNames, ProgramSources, program, table};
+use crate::setup::{FunctionNames, table};
 use crate::sink::{FrameSink, Nowhere};
 use crate::source::{FrameSource, NextFrame};
 use crate::{RouterError, RouterProgram};
@@ -212,7 +211,7 @@ pub fn bench_loop(
     }
     let table = table(spec.table.as_ref(), spec.seed, spec.capture.is_some(), &mut Vec::new())?;
     for names in std::iter::once(&spec.function).chain(&spec.further) {
-        let (program, frames) = subject(spec, names, &table)?;
+        let (program, frames) = few_frames(spec, names, &table)?;
         for run in 0..compared.runs {
             for cores in [&compared.cores[..1], &compared.cores[..]] {
                 for (what, one) in [("loop", plain as fn(&_, &_, _) -> _), ("router", routed)] {
@@ -231,22 +230,13 @@ pub fn bench_loop(
     Ok(())
 }
 
-pub(super) fn subject(
+/// A function, and as few frames for it as stay in a core's caches.
+pub(super) fn few_frames(
     spec: &BenchSpec,
     names: &FunctionNames,
     table: &traffic::Table,
 ) -> Result<(RouterProgram, Vec<Packet>), RouterError> {
-    let sources = ProgramSources {
-        functions: names,
-        methods: Methods { search: spec.search, method: spec.method, structure: spec.structure, mtu: spec.mtu },
-        rules: spec.rules.as_ref(),
-        patterns: spec.patterns.as_ref(),
-        ports: 4,
-        checksum: functions::ChecksumCheck::Nic,
-        seed: spec.seed,
-    };
-    let (program, _) = program(&sources, table, &mut Vec::new())?;
-    let mut frames = packets(spec, names, table)?;
+    let (program, mut frames) = subject(spec, names, table, &mut Vec::new())?;
     frames.truncate(FRAMES);
     Ok((program, frames))
 }

@@ -46,20 +46,8 @@ impl BenchSubject {
         table: &Table,
         notes: &mut Vec<String>,
     ) -> Result<BenchSubject, RouterError> {
-        let sources = ProgramSources {
-            functions: function,
-            methods: Methods { search: spec.search, method: spec.method, structure: spec.structure, mtu: spec.mtu },
-            rules: spec.rules.as_ref(),
-            patterns: spec.patterns.as_ref(),
-            ports: 4,
-            checksum: ChecksumCheck::Nic,
-            seed: spec.seed,
-        };
-        let (program, _) = program(&sources, table, notes)?;
-        let mut packets = packets(spec, function, table)?;
-        // What a slot holds: of payloads all that there is of the longest.
-        let longest = packets.iter().map(|packet| packet.data.len()).max().unwrap_or(0);
-        let frame_bytes = if program.reads_payloads() { longest.max(FRAME_BYTES) } else { FRAME_BYTES };
+        let (program, mut packets) = subject(spec, function, table, notes)?;
+        let frame_bytes = slot_bytes(&program, &packets);
         if program.reads_payloads() {
             let least = 4 * spec.batches.iter().copied().max().unwrap_or(0) as usize;
             packets.truncate(1 << (MOST_BYTES / frame_bytes).max(least).ilog2());
@@ -80,6 +68,32 @@ impl BenchSubject {
             backend.put(number, &mut packet.clone());
         }
     }
+}
+
+/// A function, and packets for it.
+pub(super) fn subject(
+    spec: &BenchSpec,
+    function: &FunctionNames,
+    table: &Table,
+    notes: &mut Vec<String>,
+) -> Result<(RouterProgram, Vec<Packet>), RouterError> {
+    let sources = ProgramSources {
+        functions: function,
+        methods: Methods { search: spec.search, method: spec.method, structure: spec.structure, mtu: spec.mtu },
+        rules: spec.rules.as_ref(),
+        patterns: spec.patterns.as_ref(),
+        ports: 4,
+        checksum: ChecksumCheck::Nic,
+        seed: spec.seed,
+    };
+    let (program, _) = program(&sources, table, notes)?;
+    Ok((program, packets(spec, function, table)?))
+}
+
+/// What a slot holds of a frame: of payloads all that there is of the longest.
+pub(super) fn slot_bytes(program: &RouterProgram, packets: &[Packet]) -> usize {
+    let longest = packets.iter().map(|packet| packet.data.len()).max().unwrap_or(0);
+    if program.reads_payloads() { longest.max(FRAME_BYTES) } else { FRAME_BYTES }
 }
 
 pub(super) fn packets(spec: &BenchSpec, function: &FunctionNames, table: &Table) -> Result<Vec<Packet>, RouterError> {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::BenchSpec;
-use super::completion::{MemorySource, subject};
-use super::run::FRAME_BYTES;
+use super::completion::{MemorySource, few_frames};
+use super::run::slot_bytes;
 use crate::RouterError;
 use crate::backend::{Backend, Commit, CpuThreads};
 use crate::cuda::{Gpu, GpuContext, PacketPlacement};
@@ -80,9 +80,8 @@ pub fn bench_shares(
     let context = GpuContext::open(spec.driver.as_deref(), 0)?;
     let slots = (RING_ENTRIES * u64::from(WARP_LANES)).max(u64::from(compared.batch).next_power_of_two() * 4);
     for names in std::iter::once(&spec.function).chain(&spec.further) {
-        let (program, frames) = subject(spec, names, &table)?;
-        let longest = frames.iter().map(|frame| frame.data.len()).max().unwrap_or(0);
-        let frame_bytes = if program.reads_payloads() { longest.max(FRAME_BYTES) } else { FRAME_BYTES };
+        let (program, frames) = few_frames(spec, names, &table)?;
+        let frame_bytes = slot_bytes(&program, &frames);
         for run in 0..compared.runs {
             for &share in &compared.shares {
                 let commit = Commit::Unordered;

@@ -22,7 +22,7 @@ use crate::machine::Twin;
 use crate::persistent::{KernelSetup, Persistent};
 use crate::route::{BatchTimeout, Pace, RouteOptions, RouteReport, cpu_time, route_until};
 use crate::sink::{FrameSink, Nowhere, PcapSink};
-use crate::source::{FrameSource, NextFrame};
+use crate::source::{FrameSource, NextFrame, one_by_one};
 use crate::split::{SplitBackend, SplitPolicy};
 use crate::{RouterError, RouterProgram};
 
@@ -83,13 +83,7 @@ impl FrameSource for Bounded<'_> {
         if budget.most.is_none() {
             return if budget.ended.load(Ordering::Relaxed) { Ok((0, NextFrame::End)) } else { source.fill(packets) };
         }
-        for (count, packet) in packets.iter_mut().enumerate() {
-            let next = self.next(packet)?;
-            if next != NextFrame::Packet {
-                return Ok((count, next));
-            }
-        }
-        Ok((packets.len(), NextFrame::Packet))
+        one_by_one(self, packets)
     }
 
     fn is_live(&self) -> bool {
