@@ -1,7 +1,9 @@
 """One machine, techniques of five systems: what each brings, what they do to each other, and the cheapest set.
 
     python study.py [FOLDER] [TARGET_MPPS]
+    python study.py [FOLDER] gpu
 
+The second runs GPUs beside the others and writes `gpu.md`: some minutes. The first
 runs every combination of six techniques at saturation, with the same packets; then delay and loss at one rate of each
 technique alone, of all, and of the best sets; loss at the target of the cheapest sets whose rate at saturation reaches
 it, until one has none; and the highest rate without loss of the machine as it is, of that set and of the best one.
@@ -51,6 +53,15 @@ TECHNIQUES = {
 }
 NAMES = list(TECHNIQUES)
 
+# Kernels that stay: cores copy, and the GPU forwards.
+STAYS = ["machine.gpu.posting=persistent", "machine.gpu.fifo=512"]
+GPUS = {
+    "gpu": ("the 8 shader cores of 2011 on the server's memory", ["machine.gpu.preset=hermes", *STAYS]),
+    "gpu_64": ("64 such shader cores", ["machine.gpu.preset=hermes", "machine.gpu.shaders.cores=64", *STAYS]),
+    "gpu_card": ("an H100's 528 behind PCIe 5.0", ["machine.gpu.preset=h100", *STAYS]),
+}
+BESIDE = ["slices", "rows", "io_ways", "copy_table"]
+
 
 def case(on: tuple[str, ...]) -> str:
     """The name of a set."""
@@ -83,8 +94,39 @@ def runs(sets: list[tuple[str, ...]], folder: Path, metric: str, **more: object)
     return {on: [float(v) for v in values[table["case"] == case(on)]] for on in sets}
 
 
+def beside_gpus(folder: Path) -> str:
+    """Each GPU alone, beside the copy table, and beside all techniques that change no lookup, as a table."""
+    others = {"": (), "copy_table": ("copy_table",), "four": tuple(BESIDE)}
+    cases = {
+        f"{gpu}-{other}": [*set_gpu, *settings(on)]
+        for gpu, set_gpu in {"": [], **{name: of for name, (_, of) in GPUS.items()}}.items()
+        for other, on in others.items()
+    }
+    study = wirespeed.sweep(SCENARIO, cases=cases, replications=REPLICATIONS, out=folder / "gpus", jobs=2)
+    rates: dict[str, list[float]] = {}
+    limits: dict[str, set[str]] = {}
+    for row in study.rows:
+        if row["error"]:
+            raise SystemExit(f"{row['case']}: {row['error']}")
+        rates.setdefault(row["case"], []).append(row["carried_mpps"])
+        limits.setdefault(row["case"], set()).add(row.get("gpu.limited_by") or row["verdict.limit"])
+    lines = [
+        "| who forwards | alone | with the copy table | with slices, rows, wide ways and copy table | alone, bound by |"
+    ]
+    lines.append("|" + "---|" * 5)
+    for gpu, title in {"": "the four cores", **{name: title for name, (title, _) in GPUS.items()}}.items():
+        cells = [f"{mean:.1f} ± {wide:.1f} Mpps" for mean, wide in (interval(rates[f"{gpu}-{o}"]) for o in others)]
+        lines.append(f"| {title} | {' | '.join(cells)} | {', '.join(sorted(limits[f'{gpu}-'])).replace('_', ' ')} |")
+    return "\n".join([*lines, ""])
+
+
 def main() -> None:
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else "study")
+    if sys.argv[2:] == ["gpu"]:
+        text = beside_gpus(folder)
+        (folder / "gpu.md").write_text(text, encoding="utf-8")
+        sys.stdout.write(text)
+        return
     target = float(sys.argv[2]) if len(sys.argv) > 2 else TARGET_MPPS
     design = full(len(NAMES))
     sets = [tuple(name for name, on in zip(NAMES, row, strict=True) if on) for row in design.on]

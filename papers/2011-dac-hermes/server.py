@@ -1,4 +1,4 @@
-"""The paper's two systems in one server, of 2011 and of today: a GPU on the server's memory, and one behind PCIe.
+"""A GPU in a server: on its memory or behind PCIe, in batches or by kernels that stay; of 2011 and of today.
 
     python papers/2011-dac-hermes/server.py [FOLDER]   # some minutes of CPU
 
@@ -37,30 +37,51 @@ OF_2011: Final = {
     "machine.gpu.launch": "3.8 us",
     "machine.gpu.overlap": "three_streams",
 }
-TODAY: Final = {
+H100: Final = {
     "machine.preset": "xeon-platinum-8480",
     "machine.cores": 4,
     "machine.gpu.preset": "h100",
 }
+# Zen 4 cores over the HBM3 that they share with it: a quarter of its channels, and of its compute units.
+MI300A: Final = {
+    "machine.processor": "epyc-9654",
+    "machine.cores": 4,
+    "machine.dram.standard": "hbm3-6400",
+    "machine.dram.channels": 52,
+    "nic.model": "connectx-6-dx",
+    "machine.gpu.preset": "mi300a",
+    "machine.gpu.shaders.cores": 114,
+}
 MACHINES: Final[dict[str, tuple[str, Mapping[str, Any]]]] = {
     "2011": ("two cores of a Xeon E3-1230 v2, DDR3-1600, 10 Gbps; 8 shader cores of the paper, PCIe 2.0", OF_2011),
-    "today": ("four cores of a Xeon Platinum 8480, DDR5-4800, 100 Gbps; an H100's 528 shader cores, PCIe 5.0", TODAY),
+    "H100": ("four cores of a Xeon Platinum 8480, DDR5-4800, 100 Gbps; an H100's 528 shader cores, PCIe 5.0", H100),
+    "MI300A": ("four Zen 4 cores, a quarter of an MI300A's shader cores and HBM3, 100 Gbps", MI300A),
 }
 # The DRAM of the server, for a discrete GPU: its DIMMs and channels.
 SAME_MEMORY: Final = {
     "2011": {"machine.gpu.shaders.memory.standard": "ddr3-1600k", "machine.gpu.shaders.memory.channels": 2},
-    "today": {"machine.gpu.shaders.memory.standard": "ddr5-4800b", "machine.gpu.shaders.memory.channels": 16},
+    "H100": {"machine.gpu.shaders.memory.standard": "ddr5-4800b", "machine.gpu.shaders.memory.channels": 16},
+    "MI300A": {"machine.gpu.shaders.memory.standard": "hbm3-6400", "machine.gpu.shaders.memory.channels": 52},
 }
-FUNCTIONS: Final[dict[str, str]] = {"forwarding": "forwarding", "rules": "classify"}
-SYSTEMS: Final[dict[str, str]] = {
-    "cores": "no GPU",
-    "discrete": "packets copied to the GPU's own memory, and back what a function changes",
-    "discrete, same DRAM": "the same, with the server's DRAM in place of its own",
-    "integrated": "the same shader cores on the server's LLC and DRAM",
-}
-# A load that all carry, and more than any does.
-LOADS: Final = {"delay": {"traffic.load": 0.05}, "rate": {"traffic.load": 1.0}}
+FUNCTIONS: Final[dict[str, str]] = {"forwarding": "forwarding", "rules": "classify", "inspection": "inspect"}
+STAYS: Final = {"machine.gpu.posting": "persistent", "machine.gpu.batch": 32, "machine.gpu.timeout": "0 ns"}
 BATCHES: Final = {"machine.gpu.batch": 256, "machine.gpu.timeout": "50 us"}
+SYSTEMS: Final[dict[str, tuple[str, Mapping[str, Any]]]] = {
+    "cores": ("no GPU", {}),
+    "discrete": ("batches are copied over PCIe", {"machine.gpu.attached": "discrete"} | BATCHES),
+    "integrated": ("batches on the server's LLC and DRAM", {"machine.gpu.attached": "integrated"} | BATCHES),
+    "discrete, stays": ("a kernel that stays takes tasks over PCIe", {"machine.gpu.attached": "discrete"} | STAYS),
+    "integrated, stays": ("and from the server's LLC", {"machine.gpu.attached": "integrated"} | STAYS),
+}
+"""Those beside cores have the same shader cores over the same DRAM."""
+CONTRASTS: Final = (
+    ("integrated over discrete, batches", "integrated", "discrete"),
+    ("integrated over discrete, kernels that stay", "integrated, stays", "discrete, stays"),
+    ("kernels that stay over batches, discrete", "discrete, stays", "discrete"),
+    ("kernels that stay over batches, integrated", "integrated, stays", "integrated"),
+)
+# A load that most carry, and more than any does.
+LOADS: Final = {"delay": {"traffic.load": 0.01}, "rate": {"traffic.load": 1.0}}
 METRICS: Final = {"delay": "sojourn_ns.mean", "rate": "carried_mpps"}
 
 Key = tuple[str, str, str, str]
@@ -80,12 +101,11 @@ def name(key: Key) -> str:
 def settings(key: Key) -> dict[str, Any]:
     """What a combination sets."""
     machine, _, system, load = key
-    given = dict(PACKETS) | dict(MACHINES[machine][1]) | LOADS[load] | BATCHES
+    given = dict(PACKETS) | dict(MACHINES[machine][1]) | LOADS[load]
     if system == "cores":
         return {path: value for path, value in given.items() if not path.startswith("machine.gpu")}
-    if system == "integrated":
-        given["machine.gpu.attached"] = "integrated"
-    return given | (dict(SAME_MEMORY[machine]) if system == "discrete, same DRAM" else {})
+    given |= dict(SYSTEMS[system][1])
+    return given | (dict(SAME_MEMORY[machine]) if system.startswith("discrete") else {})
 
 
 def measure(folder: Path, jobs: int = 1) -> dict[str, Any]:
@@ -110,24 +130,21 @@ def page(document: Mapping[str, Any]) -> str:
     """The tables of the page that shows this."""
     lines: list[str] = []
     for load in LOADS:
-        what = "Mean delay at 5 % of line rate (µs)" if load == "delay" else "Packets carried at line rate (Mpps)"
-        lines += [f"### {what}", "", "| machine | function | " + " | ".join(SYSTEMS) + " |", "|" + "---|" * 6]
+        what = "Mean delay at 1 % of line rate (µs)" if load == "delay" else "Packets carried at line rate (Mpps)"
+        lines += [f"### {what}", "", "| machine | function | " + " | ".join(SYSTEMS) + " |", "|" + "---|" * 7]
         for machine, function in itertools.product(MACHINES, FUNCTIONS):
             cells = [_cell(document, (machine, function, system, load)) for system in SYSTEMS]
             lines.append(f"| {machine} | {function} | " + " | ".join(cells) + " |")
         lines.append("")
-    lines += [
-        "### Integrated over discrete",
-        "",
-        "Less delay, more packets, seed by seed; both on the server's DRAM.",
-        "",
-    ]
-    lines += ["| machine | function | delay | rate | integrated is bound by | discrete by |", "|" + "---|" * 6]
-    for machine, function in itertools.product(MACHINES, FUNCTIONS):
-        gains = [_gain(document, machine, function, load) for load in LOADS]
-        bounds = [_bound(document, (machine, function, s, "rate")) for s in ("integrated", "discrete, same DRAM")]
-        lines.append(f"| {machine} | {function} | " + " | ".join(gains + bounds) + " |")
-    return "\n".join([*lines, ""])
+    for title, one, other in CONTRASTS:
+        lines += [f"### {title.capitalize()}", "", "Less delay and more packets, seed by seed.", ""]
+        lines += [f"| machine | function | delay | rate | {one}: bound by | {other}: bound by |", "|" + "---|" * 6]
+        for machine, function in itertools.product(MACHINES, FUNCTIONS):
+            gains = [_gain(document, (machine, function), (one, other), load) for load in LOADS]
+            bounds = [_bound(document, (machine, function, system, "rate")) for system in (one, other)]
+            lines.append(f"| {machine} | {function} | " + " | ".join(gains + bounds) + " |")
+        lines.append("")
+    return "\n".join(lines)
 
 
 def _values(document: Mapping[str, Any], key: Key) -> Sequence[float]:
@@ -140,15 +157,11 @@ def _cell(document: Mapping[str, Any], key: Key) -> str:
     return f"{q.digits(mean, 3)} ± {q.digits(wide, 2)}"
 
 
-def _gain(document: Mapping[str, Any], machine: str, function: str, load: str) -> str:
-    sign = 1 if load == "rate" else -1
-    pairs = zip(
-        _values(document, (machine, function, "integrated", load)),
-        _values(document, (machine, function, "discrete, same DRAM", load)),
-        strict=True,
-    )
-    mean, wide = interval([sign * 100 * (a / b - 1) for a, b in pairs])
-    return f"{'+' if mean > 0 else ''}{q.digits(mean, 3)} ± {q.digits(wide, 2)} %"
+def _gain(document: Mapping[str, Any], of: tuple[str, str], systems: tuple[str, str], load: str) -> str:
+    one, other = (_values(document, (*of, system, load)) for system in systems)
+    found = [b / a if load == "delay" else a / b for a, b in zip(one, other, strict=True)]
+    mean, wide = interval(found)
+    return f"{q.digits(mean, 3)} ± {q.digits(wide, 2)} times"
 
 
 def _bound(document: Mapping[str, Any], key: Key) -> str:
@@ -157,7 +170,7 @@ def _bound(document: Mapping[str, Any], key: Key) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Runs the study and writes what came out."""
-    document = measure(Path(arguments[0] if arguments else "study"))
+    document = measure(Path(arguments[0] if arguments else "study"), jobs=2)
     (HERE / "server.json").write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     text = page(document)
     (HERE / "server.md").write_text(text, encoding="utf-8")

@@ -332,6 +332,8 @@ _GPU_LIMITS: Final[Mapping[str, str]] = {
     "copy_in": "copies to it have no room for more",
     "copy_back": "copies back have no room for more",
     "one_batch_at_a_time": "one batch after the other leaves no room for more",
+    "fifo": "its FIFO has no room for more tasks",
+    "dispatcher": "its dispatcher finds no more tasks",
     "arrivals": "it has room for more",
 }
 
@@ -341,15 +343,17 @@ def gpu_text(summary: Summary) -> str | None:
     found: Mapping[str, Any] | None = summary.get("gpu")
     if not found:
         return None
+    stays = found.get("posting") == "persistent"
+    batches = "tasks" if stays else "batches"
     if not found.get("packets"):
-        return f"{found['attached']}: none of its batches was back by the last arrival"
+        return f"{found['attached']}: none of its {batches} was back by the last arrival"
     times = ", ".join(
         f"{name} {q.digits(found.get(key) or 0)} ns"
         for name, key in (
             ("fill", "fill_ns"),
             ("wait", "queue_ns"),
-            ("copies", "copy_ns"),
-            ("kernel", "kernel_ns"),
+            ("bus" if stays else "copies", "copy_ns"),
+            ("warp" if stays else "kernel", "kernel_ns"),
         )
     )
     memory = found.get("memory_gb_per_s")
@@ -359,8 +363,9 @@ def gpu_text(summary: Summary) -> str | None:
         else f"its memory carries {q.digits(memory)} GB/s"
     )
     return (
-        f"{found['attached']}: {q.count(found['packets'])} packets in {q.count(found['batches'])} batches, "
-        f"{q.share(found.get('fill'))} full, {q.count(found['late_batches'])} of them by time-out; "
+        f"{found['attached']}{', a kernel that stays' if stays else ''}: {q.count(found['packets'])} packets in "
+        f"{q.count(found['batches'])} {batches}, {q.share(found.get('fill'))} full, "
+        f"{q.count(found['late_batches'])} of them {'less than full' if stays else 'by time-out'}; "
         f"a packet takes {times}; "
         f"{q.share(found.get('simd_efficiency'))} of lanes at work; {where}; {_GPU_LIMITS[found['limited_by']]}"
     )
@@ -380,7 +385,7 @@ def gpu_waits_text(summary: Summary) -> str | None:
     waits = parts.get("gpu_fill")
     if not q.is_number(mean) or not q.is_number(waits) or not batches:
         return None
-    if waits <= _MUCH * mean or waits < max(filter(q.is_number, parts.values())):
+    if found.get("posting") == "persistent" or waits <= _MUCH * mean or waits < max(filter(q.is_number, parts.values())):
         return None
     late = (found.get("late_batches") or 0) / batches
     full = f"{q.share(late, 0)} of batches go by time-out, {q.share(found.get('fill'), 0)} full on average"

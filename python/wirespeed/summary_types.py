@@ -1171,17 +1171,28 @@ GpuMemory = Literal[
 ]
 
 
+# How packets come to the warps of a GPU.
+GpuPosting = Literal[
+    # In batches, for each of which a kernel is launched.
+    "batches",
+    # In tasks of a warp at most, which a kernel that stays takes from a FIFO: as Hermes, and as the project's router.
+    "persistent",
+]
+
+
 class GpuSummary(TypedDict, total=False):
     """The GPU, its batches, and what packets spent there."""
 
     attached: GpuMemory
     """Where packets and tables are for it."""
+    posting: GpuPosting
+    """Whether packets come in batches, or in tasks that kernels take which stay."""
     share: float
     """The share of flows that go to it."""
     packets: int
     """Packets that came back."""
     batches: int
-    """Batches that were launched."""
+    """Batches that were launched, or tasks."""
     late_batches: int
     """Of them, those whose time was up before they were full."""
     fill: float | None
@@ -1193,7 +1204,7 @@ class GpuSummary(TypedDict, total=False):
     copy_ns: float | None
     """In copies to it and back, the same."""
     kernel_ns: float | None
-    """In its kernel, the launch counted, the same."""
+    """In its kernel, the launch counted, or in its warp, the same."""
     simd_efficiency: float | None
     """Lanes that take part in an instruction, of those a warp has."""
     instructions_per_packet: float | None
@@ -1209,13 +1220,23 @@ class GpuSummary(TypedDict, total=False):
     memory_gb_per_s: float | None
     """What its own memory carried; null of an integrated one."""
     kernel_busy: float
-    """Share of time in which a kernel ran, or was launched."""
+    """Share of time in which a kernel ran, or was launched; of kernels that stay, the share of warps that had a
+    task.
+    """
     copy_in_busy: float
     """Share of time in which a batch was copied to it."""
     copy_back_busy: float
     """Share of time in which a batch was copied back."""
+    fifo_full: float | None
+    """Of kernels that stay: the share of the FIFO's entries that were taken, and of what a discrete one's
+    dispatcher can find; else null.
+    """
+    dispatcher_busy: float | None
+    """See `fifo_full`."""
     limited_by: str
-    """What has no room for more: `kernel`, `copy_in`, `copy_back`, or `one_batch_at_a_time`; else `arrivals`."""
+    """What has no room for more: `kernel`, `copy_in`, `copy_back`, `one_batch_at_a_time`, `fifo`, or `dispatcher`;
+    else `arrivals`.
+    """
 
 
 class LlcBytes(TypedDict, total=False):

@@ -213,7 +213,7 @@ impl Function {
         }
     }
 
-    /// As [`PacketFunction::process_burst`], of a chain by the members of these numbers alone.
+    /// As [`PacketFunction::process_burst`], of a chain by the members of these numbers alone; of copies 0 is the copy, and 1 forwards.
     pub fn process_part<P: Probe>(
         &mut self,
         members: Range<usize>,
@@ -224,14 +224,16 @@ impl Function {
     ) {
         match self {
             Function::Chain(chain) => chain.process_members(members, now, burst, probe, out, |_| {}),
+            Function::Vhost(vhost) => vhost.process_part(members, now, burst, probe, out),
             one => one.process_alone(now, burst, probe, out),
         }
     }
 
-    /// Its regions, of a chain those of the members from number `first` on.
+    /// Its regions, of a chain and of copies those of the parts from number `first` on.
     pub fn regions_from(&self, first: usize) -> Vec<RegionSpec> {
         match self {
             Function::Chain(chain) => chain.regions_from(first),
+            Function::Vhost(vhost) => vhost.regions_from(first),
             one => one.regions(),
         }
     }

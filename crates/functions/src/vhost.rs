@@ -19,11 +19,13 @@
 //! **Source**: OASIS Virtual I/O Device (VIRTIO) 1.2, 2.7 (split virtqueues) and 5.1.6 (virtio-net); order of
 //! the steps as in DPDK `lib/vhost/virtio_net.c`.
 
+use std::ops::Range;
+
 use packet::Packet;
 use probe::{Probe, Ref, RegionId, RegionSpec, Sharing};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{LINE_BYTES, Ps, Size};
+use units::{LINE_BYTES, PortId, Ps, Size};
 
 use crate::check::mbuf;
 use crate::{Forward, FunctionError, PacketFunction, Verdict};
@@ -130,6 +132,32 @@ impl Vhost {
         Ok(Vhost { forward, spec: spec.clone(), guest, next: 0 })
     }
 
+    /// Part 0 copies and lets all packets pass, part 1 forwards.
+    pub(crate) fn process_part<P: Probe>(
+        &mut self,
+        parts: Range<usize>,
+        now: Ps,
+        burst: &mut [Packet],
+        probe: &mut P,
+        out: &mut Vec<Verdict>,
+    ) {
+        if parts.contains(&0) {
+            for packet in burst.iter() {
+                self.copy(packet, probe);
+            }
+        }
+        if parts.contains(&1) {
+            self.forward.process_burst(now, burst, probe, out);
+        } else {
+            out.extend(burst.iter().map(|_| Verdict::Forward { port: PortId(0) }));
+        }
+    }
+
+    /// The regions of the parts from `first` on.
+    pub(crate) fn regions_from(&self, first: usize) -> Vec<RegionSpec> {
+        if first == 0 { self.regions() } else { self.forward.regions() }
+    }
+
     /// The bytes of buffer `index` from the packet on.
     pub fn buffer(&self, index: u64) -> &[u8] {
         let bytes = self.spec.buffer.bytes() as usize;
@@ -196,9 +224,6 @@ impl PacketFunction for Vhost {
     }
 
     fn process_burst<P: Probe>(&mut self, now: Ps, burst: &mut [Packet], probe: &mut P, out: &mut Vec<Verdict>) {
-        for packet in burst.iter() {
-            self.copy(packet, probe);
-        }
-        self.forward.process_burst(now, burst, probe, out);
+        self.process_part(0..2, now, burst, probe, out);
     }
 }

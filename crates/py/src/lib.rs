@@ -101,7 +101,7 @@ fn summary_schema() -> String {
 /// # Errors
 /// InputError: more mbufs than there are numbers.
 #[pyfunction]
-#[pyo3(signature = (*, cores, receiving, ports, rx_descriptors, tx_descriptors, burst, cache, queue, rings=None, arrivals=0))]
+#[pyo3(signature = (*, cores, receiving, ports, rx_descriptors, tx_descriptors, burst, cache, queue, rings=None, arrivals=0, offloaded=0))]
 #[allow(clippy::too_many_arguments, reason = "Python gives each by its name")]
 fn pool_of(
     cores: u32,
@@ -114,8 +114,8 @@ fn pool_of(
     queue: u32,
     rings: Option<u32>,
     arrivals: u32,
+    offloaded: u32,
 ) -> PyResult<u64> {
-    let offloaded = 0;
     let rings = rings.unwrap_or(receiving);
     let holders = sim::scenario::Holders {
         cores,

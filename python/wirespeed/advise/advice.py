@@ -477,7 +477,7 @@ def _ranked(fit: Sequence[Technique], screened: Mapping[str, Any], goal: str) ->
                 "p99": _percent(screened["p99"][place]) if "p99" in screened else None,
                 "loss": alone["loss"][place],
                 "alone": {name: alone[name][place] for name in ("rate", "ndr", "p99", "energy")},
-                "cost": {"sram_bits": each.cost.sram_bits, "cores": each.cost.cores, "ways": each.cost.ways},
+                "cost": each.cost.numbers,
                 "cost_words": each.cost.words,
                 "set": list(each.overrides),
             }
@@ -513,7 +513,7 @@ def _described(bench: Bench, fit: Sequence[Technique], names: Iterable[str]) -> 
         "techniques": [each.name for each in chosen],
         "titles": [each.title for each in chosen],
         "set": [override for each in chosen for override in each.overrides],
-        "cost": {"sram_bits": total.sram_bits, "cores": total.cores, "ways": total.ways},
+        "cost": total.numbers,
         "cost_words": total.words,
         "command": bench.command(chosen),
         "saturated_command": bench.command(chosen, saturated=True),

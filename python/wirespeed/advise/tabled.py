@@ -8,7 +8,7 @@ from typing import Any, Final
 from wirespeed.tables import Column, Rows, Table
 
 _CHANGES: Final = ("rate", "ndr", "p99", "energy")
-_COSTS: Final = ("sram_bits", "cores", "ways")
+_COSTS: Final = ("sram_bits", "cores", "ways", "shader_cores")
 
 
 def techniques(document: Mapping[str, Any]) -> Table:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
 from wirespeed import _wirespeed, units
@@ -42,19 +42,27 @@ _ADDRESS_BITS: Final = 46
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a technique takes: bits of SRAM that the chip does not have, cores, and ways that cores lose."""
+    """What a technique takes: new SRAM (bits) and shader cores, cores, and ways that cores lose."""
 
     sram_bits: int = 0
     cores: int = 0
     ways: int = 0
+    shader_cores: int = 0
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(self.sram_bits + other.sram_bits, self.cores + other.cores, self.ways + other.ways)
+        added = other.numbers
+        return Cost(**{name: number + added[name] for name, number in self.numbers.items()})
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """By name."""
+        return asdict(self)
 
     @property
     def words(self) -> str:
         """For people."""
-        parts = [f"{self.cores} core"] if self.cores else []
+        parts = [f"{self.shader_cores} shader cores"] if self.shader_cores else []
+        parts += [f"{self.cores} core"] if self.cores else []
         parts += [f"{self.ways} ways"] if self.ways else []
         if self.sram_bits:
             kib = self.sram_bits / 8192
@@ -84,7 +92,6 @@ class Unfit:
 
 
 ELSEWHERE: Final[Mapping[str, str]] = {
-    "GPU lanes, warps and a task FIFO (Hermes)": "another machine: `wirespeed papers list`",
     "the three architectures on an abstract table (Korikawa et al.)": "a model of its own: `wirespeed slices`",
     "batching, blocked output and row prefetch (Hasan et al.)": (
         "of the memory controller: `machine.dram.controller` behind this server, `wirespeed papers run "
@@ -129,7 +136,7 @@ def _small_pool(of: Resolved) -> Built:
 def pool_behind(of: Resolved, chosen: Sequence[Technique]) -> Technique | None:
     """The pool as small as the rings allow that a set has made shorter; None where they stay, or it is no smaller."""
     settings = dict(override.split("=", 1) for each in chosen for override in each.overrides)
-    if "nic.rx_descriptors" not in settings:
+    if "nic.rx_descriptors" not in settings or "machine.gpu.preset" in settings:
         return None
     cores = int(settings.get("machine.cores", of["machine"]["cores"]))
     burst = int(settings.get("nic.burst", of["nic"]["burst"]))
@@ -414,8 +421,43 @@ def _elastic(of: Resolved) -> Built:
     return ["nic.elastic={}"], Cost()
 
 
-def _pool(of: Resolved, cores: int) -> int:
-    """Mbufs of a pool of which so many cores never find it empty: a power of two."""
+def _gpu(of: Resolved) -> Built:
+    told = _for_warps(of)
+    if isinstance(told, str):
+        return told
+    return ["machine.gpu.preset=hermes", *_stays(of), *told], Cost(shader_cores=_HERMES_CORES)
+
+
+def _gpu_card(of: Resolved) -> Built:
+    told = _for_warps(of)
+    if isinstance(told, str):
+        return told
+    return ["machine.gpu.preset=h100", *_stays(of), *told], Cost(shader_cores=_H100_CORES)
+
+
+def _stays(of: Resolved) -> list[str]:
+    """A kernel that stays, and a pool for what it has beside one core more."""
+    pool = max(_pool(of, int(of["machine"]["cores"]) + 1, _TASKS * _WARP), int(of["mempool"]["size"]))
+    return ["machine.gpu.posting=persistent", f"machine.gpu.fifo={_TASKS}", f"mempool.size={pool}"]
+
+
+def _for_warps(of: Resolved) -> list[str] | str:
+    """The last functions of a chain that a GPU can do, as a setting, or why it can do none."""
+    if of["machine"].get("gpu"):
+        return "packets go over a GPU already"
+    if of["function"].get("kind") != "chain":
+        return []
+    able: list[str] = []
+    chain = list(of["function"]["chain"])
+    while chain and not exclusions.between({"function": {"kind": chain[-1]}}, {"machine": {"gpu": {}}}):
+        able.insert(0, chain.pop())
+    if not able:
+        return f"{chain[-1]}, the chain's last function, has no form for a warp"
+    return [f"machine.gpu.functions={json.dumps(able)}"] if chain else []
+
+
+def _pool(of: Resolved, cores: int, offloaded: int = 0) -> int:
+    """Mbufs of a pool that so many cores never find empty, while a GPU has `offloaded`: a power of two."""
     nic, pipeline = of["nic"], of.get("pipeline") or {}
     rings = nic.get("rings", "private")
     deliveries = int(nic.get("deliveries") or 4 * int(nic["rx_descriptors"]))
@@ -430,6 +472,7 @@ def _pool(of: Resolved, cores: int) -> int:
         burst=int(nic["burst"]),
         cache=int(of["mempool"]["cache"]),
         queue=int(pipeline.get("queue", 0)),
+        offloaded=offloaded,
     )
 
 
@@ -449,6 +492,12 @@ _COPY_ENTRIES: Final = 1 << 14
 _SKIP_ABOVE: Final = 0.9
 _TAG_BITS: Final = 32
 _LEAST_SLICES: Final = 4
+# Of a kernel that stays, assumed: 4,096 packets at most are with it.
+_TASKS: Final = 128
+_WARP: Final = 32
+# Table 1 of the paper, whose FIFO and DCQ of 5.5 KiB are software's here; 132 SMs of four schedulers.
+_HERMES_CORES: Final = 8
+_H100_CORES: Final = 528
 # Of a completion, where the NIC has none: the least that holds a length, a hash and the number of a buffer (assumed).
 _COMPLETION: Final = 32
 # `rx_bulk` where no driver is named: crates/machine/src/nic/driver_spec.rs.
@@ -493,6 +542,8 @@ _ALL: Final[tuple[tuple[str, str, str, Kind, _Build], ...]] = (
     ("nic_payload", "payload stays in the NIC (1 MiB of its memory)", _PLACING, "hardware", _nic_payload),
     ("elastic_nic", "packets without a descriptor wait in the NIC", _PLACING, "hardware", _elastic),
     ("core", "one more core, with its ring", "", "core", _core_more),
+    ("gpu", "a GPU of 8 shader cores on the server's memory (Hermes)", _GPU, "hardware", _gpu),
+    ("gpu_card", "a GPU of 528 shader cores behind PCIe (an H100)", _GPU, "hardware", _gpu_card),
 )
 
 
@@ -517,11 +568,11 @@ def combined(techniques: list[Technique]) -> Cost:
     return total
 
 
-def order(techniques: list[Technique]) -> tuple[int, int, int, int, int]:
-    """Cheaper sets are less: by what needs another chip, its SRAM, cores, ways that cores lose, settings."""
+def order(techniques: list[Technique]) -> tuple[int, ...]:
+    """Cheaper sets are less: by what needs another chip, its shader cores and SRAM, cores, ways lost, settings."""
     total = combined(techniques)
     new = sum(each.kind == "hardware" for each in techniques)
-    return (new, total.sram_bits, total.cores, total.ways, len(techniques))
+    return (new, total.shader_cores, total.sram_bits, total.cores, total.ways, len(techniques))
 
 
 def named(names: list[str], among: list[Technique]) -> list[Technique]:

@@ -518,7 +518,13 @@ impl Shaders {
         code: &Code,
         now: u64,
     ) -> Option<u32> {
-        let program = code.program(program);
+        let slot = self.reserve(core, now)?;
+        self.start(core, slot, program, at, tag, code, now);
+        Some(slot)
+    }
+
+    /// A warp without anything to do takes a free slot of `core`, which is returned; [`None`] if there is no free slot.
+    pub fn reserve(&mut self, core: usize, now: u64) -> Option<u32> {
         let of = &mut self.cores[core];
         if of.free == 0 {
             return None;
@@ -527,20 +533,50 @@ impl Shaders {
         let slot = of.free.trailing_zeros();
         of.free &= !(1 << slot);
         of.left[slot as usize] = 0;
+        of.slots[slot as usize] = WarpSlot { entered: now, ..WarpSlot::default() };
+        of.apart += 1;
         self.free -= 1;
         of.resident += 1;
+        Some(slot)
+    }
+
+    /// The warp in a slot that was [reserved](Shaders::reserve) has something to do: its first instruction can go in the next clock.
+    #[allow(clippy::too_many_arguments)]
+    pub fn start(&mut self, core: usize, slot: u32, program: u32, at: WarpPlacement, tag: u32, code: &Code, now: u64) {
+        let program = code.program(program);
+        let of = &mut self.cores[core];
+        of.apart = of.apart.saturating_sub(1);
         of.launched += 1;
         let member = if program.from == program.to { 0 } else { code.inst(program.from).member() as u8 };
         let age = of.launched;
+        let entered = of.slots[slot as usize].entered;
         of.slots[slot as usize] =
-            WarpSlot { pc: program.from, to: program.to, tag, age, at, member, entered: now, ..WarpSlot::default() };
+            WarpSlot { pc: program.from, to: program.to, tag, age, at, member, entered, ..WarpSlot::default() };
         if program.from == program.to {
             of.ending |= 1 << slot;
         }
         of.schedule(slot, now + 1, now);
         self.next[core] = self.next[core].min(now + 1);
         self.soonest = self.soonest.min(now + 1);
-        Some(slot)
+    }
+
+    /// Slots of all cores.
+    pub fn slots(&self) -> u32 {
+        self.cores.iter().map(|core| core.slots.len() as u32).sum()
+    }
+
+    /// Of `code` only what warps still have to do is left, and no program has a number any more.
+    pub fn shorten(&mut self, code: &mut Code) {
+        let mut kept = Code::new();
+        for core in &mut self.cores {
+            let mut taken = !core.free & if core.slots.len() >= SLOTS { u64::MAX } else { (1 << core.slots.len()) - 1 };
+            while taken != 0 {
+                let warp = &mut core.slots[taken.trailing_zeros() as usize];
+                taken &= taken - 1;
+                (warp.pc, warp.to) = kept.take_from(code, warp.pc..warp.to);
+            }
+        }
+        *code = kept;
     }
 
     /// A slot of a warp that [`Shaders::step`] said is complete is free again; nothing else may be released.

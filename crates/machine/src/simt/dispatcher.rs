@@ -39,7 +39,11 @@ pub struct DispatcherSpec {
 }
 
 impl DispatcherSpec {
-    pub(super) fn check(&self) -> Result<(), MachineError> {
+    /// Checks it.
+    ///
+    /// # Errors
+    /// What cannot be.
+    pub fn check(&self) -> Result<(), MachineError> {
         let DispatcherSpec { least, most, word, .. } = self;
         if *least == 0 || least > most || *most > 1 << 16 {
             let (came, remedy) = (format!("{least} to {most}"), "the router has 32 to 128".into());
@@ -69,8 +73,8 @@ impl DispatcherSpec {
 }
 
 /// The dispatcher of a run; times are clocks of the GPU.
-#[derive(Clone, Debug)]
-pub(super) struct Dispatcher {
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Dispatcher {
     least: u32,
     most: u32,
     word: u64,
@@ -90,7 +94,8 @@ pub(super) struct Dispatcher {
 }
 
 impl Dispatcher {
-    pub(super) fn new(spec: &DispatcherSpec, frequency: Frequency) -> Dispatcher {
+    /// One that has found nothing yet, of a GPU at `frequency`.
+    pub fn new(spec: &DispatcherSpec, frequency: Frequency) -> Dispatcher {
         let period = frequency.period().0;
         let clocks = |span: Span| span.ps().0.div_ceil(period);
         Dispatcher {
@@ -110,15 +115,17 @@ impl Dispatcher {
     }
 
     /// Tasks that are not on the GPU yet.
-    pub(super) fn waiting(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         self.posted.len() + self.found.len()
     }
 
-    pub(super) fn post(&mut self, packets: u32, now: u64) {
+    /// The host posts a task of `packets` packets at `now`.
+    pub fn post(&mut self, packets: u32, now: u64) {
         self.posted.push_back((packets, now));
     }
 
-    pub(super) fn tell(&mut self, warp: u32, now: u64) {
+    /// A warp is committed at `now`: the host hears of it later.
+    pub fn tell(&mut self, warp: u32, now: u64) {
         self.telling.push_back((now + self.tell, warp));
     }
 
@@ -133,7 +140,7 @@ impl Dispatcher {
     }
 
     /// Goes through all rounds that have seen the host's memory by `now`.
-    pub(super) fn advance(&mut self, now: u64) {
+    pub fn advance(&mut self, now: u64) {
         while let Some(&(_, first)) = self.posted.front() {
             // Rounds that saw nothing, one after the other until they ask for the least, and then as many as there were.
             while self.sees() < first && self.asks > self.least {
@@ -167,17 +174,17 @@ impl Dispatcher {
     }
 
     /// A task that is on the GPU by `now`.
-    pub(super) fn published(&mut self, now: u64) -> Option<(u32, u64)> {
+    pub fn published(&mut self, now: u64) -> Option<(u32, u64)> {
         take_due(&mut self.found, now)
     }
 
     /// A warp of which the host has heard by `now`.
-    pub(super) fn told(&mut self, now: u64) -> Option<u32> {
+    pub fn told(&mut self, now: u64) -> Option<u32> {
         take_due(&mut self.telling, now)
     }
 
     /// When something happens next.
-    pub(super) fn next(&self) -> u64 {
+    pub fn next(&self) -> u64 {
         let seen = if self.posted.is_empty() { u64::MAX } else { self.sees() };
         let published = self.found.front().map_or(u64::MAX, |&(at, _)| at);
         let told = self.telling.front().map_or(u64::MAX, |&(at, _)| at);

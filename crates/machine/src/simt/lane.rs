@@ -77,6 +77,34 @@ impl Lanes {
         self.ends.push(self.ops.len() as u32);
     }
 
+    /// As [`Lanes::append`], of a lane that has its packet in registers: what it does to the packet takes an instruction each, and
+    /// `last` another.
+    pub fn append_in_registers(&mut self, first: LaneOp, of: &Lanes, last: LaneOp) {
+        let in_register = |op: LaneOp| LaneOp { word: 1, sectors: 0, kind: OpKind::Work, depends: false, ..op };
+        let of_packet = |op: &LaneOp| matches!(op.kind, OpKind::Load | OpKind::Store) && op.word & OF_PACKET != 0;
+        self.ops.push(first);
+        self.ops.extend(of.lane(0).iter().map(|&op| if of_packet(&op) { in_register(op) } else { op }));
+        self.ops.push(in_register(last));
+        self.ends.push(self.ops.len() as u32);
+    }
+
+    /// Lines of its packet that lane `n` loads, and those that it stores to: a bit each, the first 32 of them.
+    pub fn packet_lines(&self, n: usize) -> [u32; 2] {
+        let mut found = [0; 2];
+        for op in self.lane(n).iter().filter(|op| op.word & OF_PACKET != 0) {
+            let which = match op.kind {
+                OpKind::Load => 0,
+                OpKind::Store => 1,
+                _ => continue,
+            };
+            let (first, count) = (op.word & !OF_PACKET, u32::from(op.sectors).max(1));
+            for line in first / 2..=((first + count - 1) / 2).min(31) {
+                found[which] |= 1u32.checked_shl(line).unwrap_or(0);
+            }
+        }
+        found
+    }
+
     /// Forgets all of them, keeps the memory.
     pub fn clear(&mut self) {
         self.ops.clear();

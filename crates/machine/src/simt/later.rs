@@ -46,6 +46,8 @@ pub(super) struct LaterLine {
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct WaitingWarp {
     pub warp: WarpPlace,
+    /// Of which L1 its core is.
+    pub of_core: u32,
     /// It has the line no sooner.
     pub from: u64,
     /// Where in its L1 the line goes because of it.
@@ -70,10 +72,10 @@ impl LaterLines {
         self.lines[(mark & !MARKS) as usize].waiting.push(warp);
     }
 
-    /// From when on the line with this mark may be had in the L1 of `core`, where it goes to `place`.
-    pub(super) fn in_l1_from(&self, mark: u64, core: u32, place: usize) -> u64 {
+    /// From when on the line with this mark may be had in an L1, where it goes to `place`.
+    pub(super) fn in_l1_from(&self, mark: u64, of_core: u32, place: usize) -> u64 {
         let waiting = &self.lines[(mark & !MARKS) as usize].waiting;
-        let bringer = waiting.iter().find(|waiting| waiting.l1 == Some(place) && waiting.warp.core == core);
+        let bringer = waiting.iter().find(|waiting| waiting.l1 == Some(place) && waiting.of_core == of_core);
         bringer.map_or(0, |bringer| bringer.from)
     }
 

@@ -149,6 +149,8 @@ impl Period {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SimtMemory {
     l1: Vec<SectorCache>,
+    /// The L1 of each core: issue ports of one core share it.
+    l1_of: Vec<u32>,
     /// When each core's port is free.
     ports: Vec<u64>,
     l2: SectorCache,
@@ -169,7 +171,7 @@ impl SimtMemory {
     /// Caches or DRAM that cannot be.
     pub fn new(spec: &SimtSpec) -> Result<SimtMemory, MachineError> {
         let l1 = match &spec.l1 {
-            Some(level) => vec![SectorCache::new(level, "gpu.l1")?; spec.cores as usize],
+            Some(level) => vec![SectorCache::new(level, "gpu.l1")?; spec.cores.div_ceil(spec.issue_ports) as usize],
             None => Vec::new(),
         };
         let mut l2 = SectorCache::new(&spec.l2, "gpu.l2")?;
@@ -180,6 +182,7 @@ impl SimtMemory {
         }
         Ok(SimtMemory {
             l1,
+            l1_of: (0..spec.cores).map(|core| core / spec.issue_ports).collect(),
             ports: vec![0; spec.cores as usize],
             l2,
             banks: Banks::new(spec.l2.banks),
@@ -274,7 +277,8 @@ impl SimtMemory {
         unknown: &mut u32,
         shared: &mut S,
     ) -> (u64, u64) {
-        let core = warp.core as usize;
+        let of_core = self.l1_of[warp.core as usize];
+        let core = of_core as usize;
         let (mut latest, mut asked, mut missed) = (port, 0, 0);
         for (word, line) in group {
             let (now, mut more) = (port + 1, u64::from(both(word)));
@@ -290,8 +294,8 @@ impl SimtMemory {
                     && let (Some(place), Some(mark)) = (place, there)
                     && is_later(mark)
                 {
-                    let from = self.later.in_l1_from(mark, warp.core, place);
-                    self.later.wait(mark, WaitingWarp { warp, from, l1: None });
+                    let from = self.later.in_l1_from(mark, of_core, place);
+                    self.later.wait(mark, WaitingWarp { warp, of_core, from, l1: None });
                     *unknown += 1;
                     continue;
                 }
@@ -307,7 +311,7 @@ impl SimtMemory {
                 missed += u64::from(!there);
                 if is_later(ready) {
                     let l1 = self.l1.get_mut(core).map(|l1| l1.fill(line, ready));
-                    self.later.wait(ready, WaitingWarp { warp, from: found + more + self.interconnect, l1 });
+                    self.later.wait(ready, WaitingWarp { warp, of_core, from: found + more + self.interconnect, l1 });
                     *unknown += 1;
                     continue;
                 }
@@ -352,7 +356,7 @@ impl SimtMemory {
         issued: u64,
         shared: &mut S,
     ) -> (u64, u64) {
-        let mut latest = port;
+        let (mut latest, core) = (port, self.l1_of[core] as usize);
         for (word, line) in group {
             let (now, more) = (port + 1, u64::from(both(word)));
             port = now + more;
@@ -413,9 +417,9 @@ impl SimtMemory {
         {
             *coming = ready;
         }
-        for WaitingWarp { warp, from, l1 } in line.waiting {
+        for WaitingWarp { warp, of_core, from, l1 } in line.waiting {
             let there = from.max(ready + self.interconnect);
-            if let (Some(place), Some(l1)) = (l1, self.l1.get_mut(warp.core as usize))
+            if let (Some(place), Some(l1)) = (l1, self.l1.get_mut(of_core as usize))
                 && l1.ready[place] == mark
             {
                 l1.ready[place] = there;
@@ -433,6 +437,13 @@ impl SimtMemory {
     /// Lines of the L1s are of a kernel that is over: its successor may find others' writes in their place.
     pub fn forget_l1(&mut self) {
         for l1 in &mut self.l1 {
+            l1.tags.drain(|_, _| true, |_, _| {});
+        }
+    }
+
+    /// A warp of `core` has acquired what others have written: lines of its L1 are of before.
+    pub fn forget_l1_of(&mut self, core: usize) {
+        if let Some(l1) = self.l1.get_mut(self.l1_of[core] as usize) {
             l1.tags.drain(|_, _| true, |_, _| {});
         }
     }
@@ -628,6 +639,21 @@ mod tests {
         assert_eq!(at(&mut memory, 1, &[8], 2000), 2000 + memory.unloaded_hit());
         touch(&mut memory, 0, WarpOperation::Store, &[8], &WarpPlacement::default(), 3000);
         assert_eq!(at(&mut memory, 0, &[8], 4000), 4000 + memory.unloaded_hit());
+    }
+
+    #[test]
+    fn issue_ports_of_a_core_share_its_l1() {
+        let spec = SimtSpec { l1: Some(l1()), issue_ports: 4, ..paper() };
+        let mut memory = SimtMemory::new(&spec).unwrap();
+        at(&mut memory, 0, &[8], 0);
+        // Ports 0 to 3 are of one core, 4 is of the next; each has a way of its own to memory.
+        assert_eq!(at(&mut memory, 3, &[8], 1000), 1000 + 1 + 4);
+        assert_eq!(at(&mut memory, 4, &[8], 2000), 2000 + memory.unloaded_hit());
+        touch(&mut memory, 2, WarpOperation::Store, &[8], &WarpPlacement::default(), 3000);
+        assert_eq!(at(&mut memory, 0, &[8], 4000), 4000 + memory.unloaded_hit());
+        memory.forget_l1_of(1);
+        assert_eq!(at(&mut memory, 0, &[8], 5000), 5000 + memory.unloaded_hit());
+        assert_eq!(at(&mut memory, 5, &[8], 6000), 6000 + 1 + 4);
     }
 
     #[test]

@@ -123,6 +123,26 @@ impl Code {
         }
     }
 
+    /// Takes these instructions of `other`: where they are here.
+    pub(super) fn take_from(&mut self, other: &Code, insts: std::ops::Range<u32>) -> (u32, u32) {
+        let from = self.insts.len() as u32;
+        for inst in &other.insts[insts.start as usize..insts.end as usize] {
+            let mut inst = *inst;
+            if inst.kind != WarpOperation::Alu {
+                let words = other.words(&inst);
+                inst.word = self.words.len() as u32;
+                self.words.extend_from_slice(words);
+            }
+            self.insts.push(inst);
+        }
+        (from, self.insts.len() as u32)
+    }
+
+    /// Instructions of all programs, those of a run as one.
+    pub fn instructions(&self) -> usize {
+        self.insts.len()
+    }
+
     /// Bytes that programs take.
     pub fn bytes(&self) -> usize {
         self.insts.len() * size_of::<Inst>() + self.words.len() * 4 + self.programs.len() * size_of::<WarpProgram>()

@@ -107,6 +107,10 @@ pub struct KernelSpec {
 pub struct SimtSpec {
     /// Shader cores.
     pub cores: u32,
+    /// How many of these are the issue ports of one core (a multiprocessor of four schedulers has four): each has warps, registers and a way
+    /// to memory of its own, and they share its L1.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub issue_ports: u32,
     /// Lanes that execute at a time: a warp's instruction takes 32 / width issue slots.
     pub simd_width: u32,
     /// Their clock.
@@ -132,6 +136,14 @@ pub struct SimtSpec {
     pub memory: SimtMemorySpec,
 }
 
+fn one() -> u32 {
+    1
+}
+
+fn is_one(ports: &u32) -> bool {
+    *ports == 1
+}
+
 impl SimtSpec {
     /// Checks what the parts do not check themselves.
     ///
@@ -146,6 +158,12 @@ impl SimtSpec {
             Err(MachineError::new(field, value.to_string(), &allowed, remedy.into()))
         };
         within("cores", self.cores, 1, 1024, "the paper has 8, 17 and 28; 132 SMs of four schedulers are 528")?;
+        within("issue_ports", self.issue_ports, 1, 16, "a multiprocessor has four schedulers")?;
+        if !self.cores.is_multiple_of(self.issue_ports) {
+            let (came, allowed) = (self.issue_ports.to_string(), format!("a divisor of gpu.cores, {}", self.cores));
+            let remedy = "132 multiprocessors of four schedulers are 528 cores with 4 issue ports".into();
+            return Err(MachineError::new("gpu.issue_ports", came, &allowed, remedy));
+        }
         within("mcw", self.mcw, 1, 64, "the paper has 8, 16, 24 and 32")?;
         within("pipeline", self.pipeline, 1, 63, "ISPASS 2009 has 24")?;
         within("interconnect", self.interconnect, 0, 10_000, "clocks one way")?;
@@ -197,6 +215,7 @@ impl SimtSpec {
 pub(super) fn paper() -> SimtSpec {
     SimtSpec {
         cores: 8,
+        issue_ports: 1,
         simd_width: 32,
         frequency: Frequency::from_ghz(1.0),
         registers: 16_768,
@@ -251,6 +270,8 @@ mod tests {
         };
         assert_eq!(wrong(|s| s.cores = 0), "gpu.cores");
         assert_eq!(wrong(|s| s.mcw = 65), "gpu.mcw");
+        assert_eq!(wrong(|s| s.issue_ports = 3), "gpu.issue_ports");
+        assert_eq!(wrong(|s| s.issue_ports = 0), "gpu.issue_ports");
         assert_eq!(wrong(|s| s.simd_width = 12), "gpu.simd_width");
         assert_eq!(wrong(|s| s.pipeline = 64), "gpu.pipeline");
         assert_eq!(wrong(|s| s.l2.banks = 0), "gpu.l2.banks");

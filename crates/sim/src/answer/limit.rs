@@ -8,7 +8,7 @@ use units::Ps;
 use crate::answer::rates::dram_bandwidth;
 use crate::run::RunResult;
 use crate::run::simulate::Measured;
-use crate::scenario::ServerGpuSpec;
+use crate::scenario::{GpuPosting, ServerGpuSpec};
 use crate::server::Loss;
 
 /// A core busier than this has no time left.
@@ -66,7 +66,13 @@ pub(super) fn gpu_use(result: &Measured, spec: Option<&ServerGpuSpec>) -> Option
     let share = |time: Ps| if span > 0.0 { time.as_secs() / span } else { 0.0 };
     let stages = [("kernel", did.busy), ("copy_in", did.copying_in), ("copy_back", did.copying_back)];
     let mut stages: Vec<_> = stages.into_iter().map(|(name, time)| (name, share(time))).collect();
-    if spec.streams() == 1 {
+    if spec.posting == GpuPosting::Persistent {
+        stages.push(("dispatcher", share(did.dispatching)));
+        // Behind whatever has no room it is full, too.
+        if stages.iter().all(|stage| stage.1 < GPU_FULL) && share(did.posted) >= GPU_FULL {
+            stages.push(("fifo", share(did.posted)));
+        }
+    } else if spec.streams() == 1 {
         stages.push(("one_batch_at_a_time", stages.iter().map(|stage| stage.1).sum()));
     }
     Some(stages)

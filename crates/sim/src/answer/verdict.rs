@@ -19,7 +19,7 @@ use crate::run::search::buffered_packets;
 use crate::run::stalls::{TRIAL_SECONDS, flows};
 use crate::run::warm::{WarmUp, WarmUpEnd, WarmthMeasure};
 use crate::run::{RunResult, SearchOutcome};
-use crate::scenario::{FunctionKind, RateSearch};
+use crate::scenario::{FunctionKind, GpuPosting, RateSearch};
 use crate::server::Loss;
 
 /// A link that is busy for more than this share of the time, headers included, is nearly full.
@@ -912,11 +912,16 @@ impl Facts<'_> {
         if queue > 0 && scenario.machine.gpu.is_some() && scenario.pipeline.is_none() {
             reasons
                 .push(format!("{} packets found no room at the GPU: batches do not come back in time.", count(queue)));
-            advice.push(
+            let persistent = scenario.machine.gpu.as_ref().is_some_and(|gpu| gpu.posting == GpuPosting::Persistent);
+            advice.push(if persistent {
+                "The GPU is the limit: let more tasks be posted (machine.gpu.fifo), or give it fewer packets (machine.gpu.share, \
+                 machine.gpu.above)."
+                    .into()
+            } else {
                 "The GPU is the limit: give it larger batches (machine.gpu.batch), more batches at a time (machine.gpu.overlap), or fewer \
                  packets (machine.gpu.share, machine.gpu.above)."
-                    .into(),
-            );
+                    .into()
+            });
         } else if queue > 0
             && let Some(hot) = self.hot.as_ref().filter(|hot| !hot.receives)
         {

@@ -72,7 +72,7 @@ const WITHOUT_BUFFER: &str = "leave buffer out";
 const WITHOUT_ONE: &str = "leave one of them out";
 
 /// What is not the memory system's alone.
-const OWN: [Exclusion; 30] = [
+const OWN: [Exclusion; 29] = [
     one_rate(LOAD, RATE),
     one_rate(LOAD, PACKET_RATE),
     one_rate(LOAD, SPEED),
@@ -136,7 +136,6 @@ const OWN: [Exclusion; 30] = [
         "a core unmaps a packet when it receives it, and a copy to the GPU needs it mapped",
         "take mode = \"on\", or an integrated GPU",
     ),
-    limit(COPY, GPU, "copies of packets have no form for a warp", WITHOUT_ONE),
     limit(SOCKET, GPU, "copies of packets have no form for a warp", WITHOUT_ONE),
     limit(NOT_FOR_WARPS, GPU, NO_FORM_FOR_A_WARP.0, NO_FORM_FOR_A_WARP.1),
 ];

@@ -2,7 +2,7 @@
 
 use super::error::ScenarioFaults;
 use super::functions::FunctionKind;
-use super::gpus::{GpuMemory, ServerGpuSpec, under};
+use super::gpus::{GpuMemory, GpuPosting, ServerGpuSpec, TASK_PACKETS, under};
 use super::spec::Scenario;
 
 /// Functions that have a form for a warp: lanes share nothing that they write.
@@ -28,6 +28,8 @@ fn word(kind: FunctionKind) -> String {
 
 /// Packets of a batch, at most.
 const MOST_BATCH: u32 = 1 << 16;
+/// Tasks of a FIFO, at most.
+const MOST_TASKS: u32 = 1 << 14;
 
 impl Scenario {
     /// Checks `machine.gpu`.
@@ -43,9 +45,23 @@ impl Scenario {
                 "false: a GPU past the caches, for which software flushes them, is not modelled: allowed is true";
             found.add(path("coherent"), message.into());
         }
-        if !(1..=MOST_BATCH).contains(&gpu.batch) {
-            found.add(path("batch"), format!("{}: allowed are 1 to {MOST_BATCH} packets", gpu.batch));
+        match gpu.posting {
+            GpuPosting::Batches if !(1..=MOST_BATCH).contains(&gpu.batch) => {
+                found.add(path("batch"), format!("{}: allowed are 1 to {MOST_BATCH} packets", gpu.batch));
+            }
+            GpuPosting::Persistent if !(1..=TASK_PACKETS).contains(&gpu.batch) => {
+                let message = format!(
+                    "{}: allowed with posting = \"persistent\" are 1 to {TASK_PACKETS} packets: a task is a warp's",
+                    gpu.batch
+                );
+                found.add(path("batch"), message);
+            }
+            _ => {}
         }
+        if !(1..=MOST_TASKS).contains(&gpu.fifo) {
+            found.add(path("fifo"), format!("{}: allowed are 1 to {MOST_TASKS} tasks", gpu.fifo));
+        }
+        found.take(gpu.dispatcher.check().map_err(under));
         if !(1..=64).contains(&gpu.block) {
             found.add(path("block"), format!("{}: allowed are 1 to 64 warps", gpu.block));
         }

@@ -1,7 +1,7 @@
 //! The name of a shipped GPU stands for what its file says.
 
 use super::error::ScenarioError;
-use super::gpus::ServerGpuSpec;
+use super::gpus::{ServerGpuSpec, TASK_PACKETS};
 use super::overlay::{get_mut, merge, open_name};
 use super::presets::{GPUS, find, known, names};
 
@@ -27,6 +27,11 @@ pub(super) fn fill_in(settings: &mut toml::Table, origin: &str) -> Result<(), Sc
         return Err(ScenarioError::Preset { origin: origin.into(), path: path.into(), name, known });
     };
     let mut usual = usual(preset.text);
+    if own.get("posting").and_then(toml::Value::as_str) == Some("persistent") {
+        // As the router: a burst's packets are posted at once, a warp's worth at a time.
+        usual.insert("batch".into(), i64::from(TASK_PACKETS).into());
+        usual.insert("timeout".into(), "0 ns".into());
+    }
     merge(&mut usual, std::mem::take(own));
     *own = usual;
     Ok(())
@@ -45,6 +50,9 @@ fn usual(text: &str) -> toml::Table {
     let mut usual = toml::Table::new();
     if let Some(shaders) = says.remove("gpu") {
         usual.insert("shaders".into(), shaders);
+    }
+    if let Some(attached) = says.remove("attached") {
+        usual.insert("attached".into(), attached);
     }
     // Where it does not say how much it has: as much as its tables and packets take.
     usual.insert("memory".into(), says.remove("memory").unwrap_or_else(|| UNSAID.into()));

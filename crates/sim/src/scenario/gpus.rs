@@ -2,7 +2,7 @@
 
 use machine::MachineError;
 use machine::simt::batch::{Overlap, Results};
-use machine::simt::{KernelSpec, SimtSpec};
+use machine::simt::{DispatcherSpec, KernelSpec, SimtSpec};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{Rate, Size, Span};
@@ -19,6 +19,17 @@ pub enum GpuMemory {
     Discrete,
     /// In the server's: its L2 asks the LLC, as cores' do, and sees what they have written.
     Integrated,
+}
+
+/// How packets come to the warps of a GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum GpuPosting {
+    /// In batches, for each of which a kernel is launched.
+    #[default]
+    Batches,
+    /// In tasks of a warp at most, which a kernel that stays takes from a FIFO: as Hermes, and as the project's router.
+    Persistent,
 }
 
 /// A GPU beside the cores: packets go to it in batches, and come back to the core that has handed them over.
@@ -44,7 +55,16 @@ pub struct ServerGpuSpec {
     /// Of a chain, the functions that it has: the last ones, in their order. Cores do those before. Left out: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<FunctionKind>,
-    /// A batch goes when it has so many packets.
+    /// In batches, or in tasks that kernels take which stay.
+    #[serde(default)]
+    pub posting: GpuPosting,
+    /// Of kernels that stay: tasks that are posted and not back, at most.
+    #[serde(default = "fifo")]
+    pub fifo: u32,
+    /// Of kernels that stay on a discrete GPU: the warp that polls the server's memory for tasks.
+    #[serde(default = "dispatcher")]
+    pub dispatcher: DispatcherSpec,
+    /// A batch goes when it has so many packets; a task of a kernel that stays has 32 at most.
     #[serde(default = "batch")]
     pub batch: u32,
     /// Or when its first packet has waited so long.
@@ -68,7 +88,8 @@ pub struct ServerGpuSpec {
     pub block: u32,
     /// Its memory, which holds tables and packets; of a discrete GPU.
     pub memory: Size,
-    /// What a lane holds. Left out: what the project's own kernels take (28 registers for one function of headers, 80 for others).
+    /// What a lane holds. Left out: what the project's own kernels take (28 registers for one function of headers, 40 where it stays, 80
+    /// for others).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelSpec>,
     /// Shader cores, caches, and the DRAM of a discrete GPU.
@@ -101,13 +122,27 @@ fn call() -> Span {
     Span::from_ns(3_800.0)
 }
 
+/// Assumed: 16,384 packets in tasks of 32. The router's ring has as many entries as its GPU holds warps.
+fn fifo() -> u32 {
+    512
+}
+
+/// That of the router's kernel on an H100 behind PCIe 5.0, as `docs/guide/gpu.md` has it of `router-bench link`.
+fn dispatcher() -> DispatcherSpec {
+    let ns = Span::from_ns;
+    DispatcherSpec { least: 32, most: 128, word: ns(1_270.0), task: ns(1.9), publish: ns(800.0), tell: ns(1_900.0) }
+}
+
+/// Packets of a task, at most: a warp's.
+pub(crate) const TASK_PACKETS: u32 = machine::simt::WARP as u32;
 /// Bytes that a packet has in the GPU's memory: a slot, whatever its length.
 pub(crate) const SLOT: u64 = 2048;
 /// Of a packet's entry in the ring that tells the GPU of it, and of its verdict.
 pub(crate) const TASK_BYTES: u64 = 8;
 pub(crate) const VERDICT_BYTES: u64 = 4;
-/// Registers of a lane of the project's own batch kernels (ptxas of CUDA 13.0 for sm_90).
+/// Registers of a lane of the project's own kernels (ptxas of CUDA 13.0 for sm_90): of batches, and of one that stays.
 const HEADER_REGISTERS: u32 = 28;
+const STAYING_REGISTERS: u32 = 40;
 const OTHER_REGISTERS: u32 = 80;
 
 impl ServerGpuSpec {
@@ -119,9 +154,13 @@ impl ServerGpuSpec {
         }
     }
 
-    /// Packets that are with it at most: those of its streams, of one batch that waits, and of one that fills.
+    /// Packets that are with it at most: those of its streams, or of a FIFO of full tasks; of one batch that waits, and of one that fills.
     pub(crate) fn most_packets(&self) -> u32 {
-        self.batch.saturating_mul(self.streams() + 2)
+        let under_way = match self.posting {
+            GpuPosting::Batches => self.streams(),
+            GpuPosting::Persistent => self.fifo,
+        };
+        self.batch.saturating_mul(under_way.saturating_add(2))
     }
 
     /// The ring of tasks and verdicts, bytes.
@@ -143,7 +182,11 @@ impl ServerGpuSpec {
     pub(crate) fn kernel_of(&self, function: &FunctionSpec) -> KernelSpec {
         let heavy = |kind: &FunctionKind| matches!(kind, FunctionKind::Inspect | FunctionKind::Fragment);
         let members = self.functions_of(function);
-        let registers = if members.len() > 1 || members.iter().any(heavy) { OTHER_REGISTERS } else { HEADER_REGISTERS };
+        let registers = match self.posting {
+            _ if members.len() > 1 || members.iter().any(heavy) => OTHER_REGISTERS,
+            GpuPosting::Batches => HEADER_REGISTERS,
+            GpuPosting::Persistent => STAYING_REGISTERS,
+        };
         self.kernel.unwrap_or(KernelSpec { registers, shared: 0 })
     }
 
@@ -160,7 +203,9 @@ impl ServerGpuSpec {
     /// # Errors
     /// What they take, and what there is.
     pub(crate) fn check_room(&self, tables: u64) -> Result<(), ScenarioError> {
-        let packets = u64::from(self.most_packets()) * SLOT + self.ring_bytes();
+        // Of a kernel that stays they are where cores have them.
+        let slot = if self.posting == GpuPosting::Persistent { 0 } else { SLOT };
+        let packets = u64::from(self.most_packets()) * slot + self.ring_bytes();
         if self.attached == GpuMemory::Integrated || tables + packets <= self.memory.bytes() {
             return Ok(());
         }
@@ -178,7 +223,7 @@ impl ServerGpuSpec {
 pub(crate) fn under(error: MachineError) -> MachineError {
     let path = match error.path.strip_prefix("gpu") {
         Some(rest) => format!("machine.gpu.shaders{rest}"),
-        None => format!("machine.gpu.{}", error.path),
+        None => format!("machine.gpu.{}", error.path.strip_prefix("hermes.").unwrap_or(&error.path)),
     };
     MachineError { path, ..error }
 }

@@ -30,7 +30,7 @@ pub use functions::{
     CheckSpec, ClassificationSpec, FilterSpec, ForwardingSpec, FunctionKind, FunctionSpec, InspectionSpec, LookupSpec,
     TraceSpec, UserPlaneSpec,
 };
-pub use gpus::{GpuMemory, ServerGpuSpec};
+pub use gpus::{GpuMemory, GpuPosting, ServerGpuSpec};
 pub use machine::nic::Holders;
 pub use neighbours::{NeighbourKind, NeighbourSpec};
 pub use overlay::{apply, get_mut, refuse_counted_masks};

@@ -81,7 +81,7 @@ pub(super) const ALIASES: [(&str, &str); 2] =
 /// Shipped scenarios; the first is the demo.
 pub const SCENARIOS: &[Preset] = presets!(
     "scenarios": "forwarding", "forwarding-64b", "forwarding-one-core", "upf", "upf-pipeline", "vhost", "socket", "classify",
-    "inspect", "nat", "router-chain",
+    "inspect", "nat", "router-chain", "forwarding-gpu",
 );
 
 impl Preset {

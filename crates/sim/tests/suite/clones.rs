@@ -126,7 +126,7 @@ const CASES: &[(&str, &[&str])] = &[
     (
         "forwarding",
         &[
-            "machine.gpu=jetson-orin",
+            "machine.gpu={ preset = \"jetson-orin\", attached = \"discrete\" }",
             "machine.gpu.shaders.cores=8",
             "machine.gpu.batch=200",
             "machine.gpu.launch=\"2 us\"",
@@ -159,12 +159,35 @@ const CASES: &[(&str, &[&str])] = &[
     (
         "forwarding",
         &[
-            "machine.gpu=jetson-orin",
+            "machine.gpu={ preset = \"jetson-orin\", attached = \"discrete\" }",
             "machine.gpu.shaders.cores=8",
             "machine.gpu.batch=200",
             "machine.dram.controller={}",
             "machine.dram.standard=ddr4-2400u",
             "machine.llc.io_ways=0",
+        ],
+    ),
+    (
+        "forwarding",
+        &[
+            "machine.gpu={ preset = \"jetson-orin\", posting = \"persistent\" }",
+            "machine.gpu.shaders.cores=8",
+            "machine.dram.controller={}",
+            "machine.dram.standard=ddr4-2400u",
+            "machine.llc.io_ways=0",
+            "traffic.load=0.6",
+        ],
+    ),
+    (
+        "forwarding",
+        &[
+            "machine.gpu={ preset = \"jetson-orin\", posting = \"persistent\", attached = \"discrete\", fifo = 64 }",
+            "machine.gpu.shaders.cores=8",
+            "machine.gpu.results=verdicts",
+            "machine.dram.controller={}",
+            "machine.dram.standard=ddr4-2400u",
+            "machine.llc.io_ways=0",
+            "traffic.load=0.6",
         ],
     ),
     ("forwarding", &["nic.driver=\"mlx5\"", "nic.rings=shared", "nic.rx_descriptors=512", "traffic.load=0.8"]),

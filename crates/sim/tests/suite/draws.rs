@@ -179,6 +179,20 @@ const CHOICES: &[Choice] = &[
         &["machine.gpu.attached=discrete", "machine.gpu.results=verdicts", "machine.gpu.share=0.5"],
         &["machine.gpu.attached=integrated"],
         &["machine.gpu.attached=integrated", "machine.gpu.above=20", "traffic.load=0.9"],
+        &[
+            "machine.gpu.attached=discrete",
+            "machine.gpu.posting=persistent",
+            "machine.gpu.batch=32",
+            "machine.gpu.fifo=32",
+        ],
+        &[
+            "machine.gpu.attached=integrated",
+            "machine.gpu.posting=persistent",
+            "machine.gpu.batch=8",
+            "machine.gpu.fifo=64",
+            "machine.gpu.timeout=\"1 us\"",
+            "machine.gpu.share=0.7",
+        ],
     ],
     // Who else is there.
     &[

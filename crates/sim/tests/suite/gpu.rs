@@ -121,11 +121,108 @@ fn all_packets_go_over_a_gpu_and_come_back() {
     }
 }
 
+/// Kernels that stay, on both kinds of GPU.
+fn persistent(attached: &str, more: &[&str]) -> Result<Scenario, String> {
+    let attached = format!("machine.gpu.attached={attached}");
+    let all = [
+        "machine.gpu.posting=persistent",
+        "machine.gpu.batch=32",
+        "machine.gpu.timeout=\"0 ns\"",
+        "machine.gpu.fifo=64",
+        &attached,
+    ];
+    read(&[&all[..], more].concat())
+}
+
+#[test]
+fn all_packets_go_over_a_kernel_that_stays_and_come_back() {
+    for attached in ["discrete", "integrated"] {
+        for more in [&[][..], &CONTROLLERS[..], &["machine.gpu.timeout=\"3 us\"", "traffic.load=0.6"]] {
+            let (server, ends) = run(&persistent(attached, more).unwrap(), 3_000);
+            let did = server.gpu().unwrap();
+            let lost = ends.all.iter().filter(|e| matches!(e.2, PacketFate::Lost(_))).count();
+            assert_eq!(did.packets + lost as u64, 3_000, "{attached} {more:?}");
+            assert_eq!(did.packets, did.launched);
+            let counted = [did.fill, did.queue, did.copy, did.kernel];
+            for (charged, counted) in ends.gpu.into_iter().zip(counted) {
+                assert!(
+                    charged <= counted && charged.0 * 10 >= counted.0 * 9,
+                    "{attached}: {:?} {counted:?}",
+                    ends.gpu
+                );
+            }
+            let discrete = attached == "discrete";
+            assert_eq!((did.copy > Ps::ZERO, did.copying_in > Ps::ZERO), (discrete, discrete));
+            assert_eq!(did.llc.lookups() > 0, !discrete);
+            assert_eq!(did.dispatching > Ps::ZERO, discrete);
+            assert!(did.lanes >= did.instructions && did.lanes <= did.instructions * 32);
+        }
+    }
+}
+
+#[test]
+fn a_kernel_that_stays_answers_sooner_than_one_that_is_launched() {
+    for (attached, least) in [("discrete", 10_000.0), ("integrated", 5_000.0)] {
+        let mean = |ends: &Ends| ends.all.iter().map(|e| e.3.as_ns()).sum::<f64>() / ends.all.len() as f64;
+        // Of as many packets at most, that wait for each other as long; launches and copies take what a card's do.
+        let alike = [
+            "machine.gpu.timeout=\"20 us\"",
+            "machine.gpu.call=\"3.8 us\"",
+            "machine.gpu.launch=\"2.4 us\"",
+            "machine.gpu.copy=\"6.5 us\"",
+            "traffic.load=0.02",
+        ];
+        let launched = persistent(attached, &[&alike[..], &["machine.gpu.posting=batches"]].concat()).unwrap();
+        let saved = mean(&run(&launched, 3_000).1) - mean(&run(&persistent(attached, &alike).unwrap(), 3_000).1);
+        assert!(saved > least, "{attached}: {saved}");
+    }
+}
+
+#[test]
+fn a_task_over_an_idle_bus_takes_its_closed_form() {
+    let of = |word: u32, publish: u32, tell: u32| {
+        let bus = format!(
+            "machine.gpu.dispatcher={{ least = 1, most = 1, word = \"{word} ns\", task = \"0 ns\", publish = \"{publish} ns\", tell = \"{tell} ns\" }}"
+        );
+        let (server, _) = run(&persistent("discrete", &[&bus, "traffic.load=0.0005", "machine.cores=1"]).unwrap(), 200);
+        let did = server.gpu().unwrap();
+        assert_eq!(did.batches, did.packets, "one at a time");
+        let each = |time: Ps| time.as_ns() / did.packets as f64;
+        (each(did.queue), each(did.copy), each(did.kernel))
+    };
+    let (short, long) = (of(1_000, 100, 500), of(2_000, 400, 1_500));
+    // A round sees a task half a word after it has come, in the mean, and has it half a word and `publish` later.
+    assert!((short.0 - 1_100.0).abs() < 80.0, "{}", short.0);
+    assert!((long.0 - 2_400.0).abs() < 160.0, "{}", long.0);
+    // A word for a line of the packet there and back, and `tell`; a line takes the bus 5 ns, there and back.
+    assert!((short.1 - 1_512.0).abs() < 12.0, "{}", short.1);
+    assert!((long.1 - short.1 - 2_000.0).abs() < 2.0, "{} {}", long.1, short.1);
+    assert!((long.2 / short.2 - 1.0).abs() < 0.01, "{} {}", long.2, short.2);
+}
+
+#[test]
+fn a_fifo_that_is_full_loses_packets_and_no_mbuf() {
+    for attached in ["discrete", "integrated"] {
+        let slow = ["machine.gpu.shaders.frequency=\"20 MHz\"", "traffic.load=0.9", "machine.gpu.fifo=8"];
+        let (server, ends) = run(&persistent(attached, &slow).unwrap(), 10_000);
+        let full = ends.all.iter().filter(|e| e.2 == PacketFate::Lost(Loss::QueueFull)).count();
+        assert!(full > 500, "{attached}: {full} of 10000");
+        let did = server.gpu().unwrap();
+        assert!(did.posted.0 * 10 > server.now().0 * 8, "{did:?} {:?}", server.now());
+        // What waits for room is gathered: tasks are not those of a burst each.
+        assert!(did.launched > 20 * did.batches, "{did:?}");
+    }
+}
+
 /// However short a window is, nothing is busy for longer than it.
 #[test]
 fn a_gpu_is_busy_when_it_is_and_not_when_it_ends() {
-    for attached in ["discrete", "integrated"] {
-        let scenario = read(&[&format!("machine.gpu.attached={attached}")]).unwrap();
+    for (attached, stays) in [("discrete", false), ("integrated", false), ("discrete", true), ("integrated", true)] {
+        let scenario = if stays {
+            persistent(attached, &["traffic.load=0.9", "machine.gpu.link=\"10 Gbps\""]).unwrap()
+        } else {
+            read(&[&format!("machine.gpu.attached={attached}")]).unwrap()
+        };
         let loaded = loaded(&scenario);
         let source = loaded.blueprint.source(scenario.run.seed, &scenario.traffic.offered(scenario.nic.rate)).unwrap();
         let seed = Seed(scenario.run.seed);
@@ -141,7 +238,7 @@ fn a_gpu_is_busy_when_it_is_and_not_when_it_ends() {
             }
             before = (now, gpu);
         }
-        assert!(before.1.busy > Ps::from_ns(10_000), "{:?}", before.1);
+        assert!(stays || before.1.busy > Ps::from_ns(10_000), "{:?}", before.1);
         assert_eq!(before.1.copying_back > Ps::ZERO, attached == "discrete");
     }
 }
@@ -272,6 +369,26 @@ fn a_gpu_has_the_end_of_a_chain_and_cores_what_comes_before() {
 }
 
 #[test]
+fn cores_copy_what_a_gpu_forwards() {
+    let fates = |ends: &Ends| {
+        let mut all: Vec<_> = ends.all.iter().map(|e| (e.0, e.2)).collect();
+        all.sort_unstable_by_key(|e| e.0);
+        all
+    };
+    for attached in ["discrete", "integrated"] {
+        let (plain, alone) = run(&persistent(attached, &[]).unwrap(), 2_000);
+        let copies = ["function.copy.reads=200", "machine.copy_table={}"];
+        let (server, both) = run(&persistent(attached, &copies).unwrap(), 2_000);
+        assert_eq!(fates(&alone), fates(&both), "{attached}");
+        let made = server.memory().copy_counters();
+        assert!(made.fills >= 2_000 && made.settled > 0, "{made:?}");
+        // The GPU does as much as where nothing is copied.
+        let each = |server: &Server| server.gpu().unwrap().lanes;
+        assert_eq!(each(&plain), each(&server), "{attached}");
+    }
+}
+
+#[test]
 fn bursts_go_to_the_gpu_when_many_packets_wait_and_what_is_done_before_waits_in_order() {
     let of = |load: f64, above: u32| {
         let (load, above) = (format!("traffic.load={load}"), format!("machine.gpu.above={above}"));
@@ -291,6 +408,17 @@ fn a_gpu_that_cannot_be_is_refused_with_both_numbers() {
         (&["machine.gpu.share=0"], "machine.gpu.share: 0: allowed is a share of flows"),
         (&["machine.gpu.coherent=false"], "machine.gpu.coherent: false: a GPU past the caches"),
         (&["machine.gpu.batch=0"], "machine.gpu.batch: 0: allowed are 1 to 65536 packets"),
+        (
+            &["machine.gpu.posting=persistent", "machine.gpu.batch=33"],
+            "machine.gpu.batch: 33: allowed with posting = \"persistent\" are 1 to 32 packets: a task is a warp's",
+        ),
+        (&["machine.gpu.fifo=0"], "machine.gpu.fifo: 0: allowed are 1 to 16384 tasks"),
+        (
+            &[
+                "machine.gpu.dispatcher={ least = 8, most = 4, word = \"1 us\", task = \"1 ns\", publish = \"1 us\", tell = \"1 us\" }",
+            ],
+            "machine.gpu.dispatcher.most",
+        ),
         (&["machine.gpu.preset=h1000"], "machine.gpu.preset = \"h1000\": no such preset"),
         (&["machine.gpu.shaders.mcw=65"], "machine.gpu.shaders.mcw"),
         (&["machine.gpu.kernel={registers=20000, shared=0}"], "machine.gpu.kernel"),
@@ -304,7 +432,11 @@ fn a_gpu_that_cannot_be_is_refused_with_both_numbers() {
         ),
         (&["function.kind=chain", "function.chain=[\"check\", \"firewall\"]"], "firewall has no form for a warp"),
         (
-            &["machine.iommu={ mode = \"strict\", iotlb_entries = 32 }", "mempool.element=\"4096 B\""],
+            &[
+                "machine.gpu.attached=discrete",
+                "machine.iommu={ mode = \"strict\", iotlb_entries = 32 }",
+                "mempool.element=\"4096 B\"",
+            ],
             "machine.iommu.mode: strict with machine.gpu.attached = discrete: allowed is one of them: a core unmaps a packet",
         ),
         (
@@ -316,7 +448,7 @@ fn a_gpu_that_cannot_be_is_refused_with_both_numbers() {
         assert!(error.contains(expected), "{error}");
     }
     // Tables need room in its memory.
-    let scenario = read(&["machine.gpu.memory=\"1 MiB\""]).unwrap();
+    let scenario = read(&["machine.gpu.attached=discrete", "machine.gpu.memory=\"1 MiB\""]).unwrap();
     let loaded = loaded(&scenario);
     let source = loaded.blueprint.source(1, &scenario.traffic.offered(scenario.nic.rate)).unwrap();
     let error = Server::new(&scenario, loaded.function.clone(), source, 10, Seed(1)).err().unwrap().to_string();
@@ -330,8 +462,10 @@ fn what_small_runs_come_to() {
     let mut table = String::from(
         "attached    packets batches late  fill ns queue ns  copy ns  kernel ns  lanes  sectors  LLC hits  misses\n",
     );
-    for attached in ["discrete", "integrated"] {
-        let (server, _) = run(&read(&[&format!("machine.gpu.attached={attached}")]).unwrap(), 3_000);
+    for (attached, stays) in [("discrete", false), ("integrated", false), ("discrete", true), ("integrated", true)] {
+        let scenario =
+            if stays { persistent(attached, &[]) } else { read(&[&format!("machine.gpu.attached={attached}")]) };
+        let (server, _) = run(&scenario.unwrap(), 3_000);
         let did = server.gpu().unwrap();
         let each = |time: Ps| time.as_ns() / did.packets as f64;
         table += &format!(

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use units::{Rate, Size};
 
 use sim::ScenarioError;
-use sim::scenario::{Preset, find, known};
+use sim::scenario::{GpuMemory, Preset, find, known};
 
 /// A GPU, how Hermes feeds it, and how batches do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,6 +17,9 @@ pub struct HermesPreset {
     /// Its memory, which has to hold tables and packets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<Size>,
+    /// Where packets and tables are for it in a server. Left out: in memory of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attached: Option<GpuMemory>,
     /// What packets come and go by, each way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub io: Option<Rate>,

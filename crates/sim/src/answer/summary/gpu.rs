@@ -7,18 +7,20 @@ use units::Ps;
 use super::hardware::miss_rate;
 use crate::answer::limit::{GPU_FULL, gpu_use};
 use crate::run::simulate::Measured;
-use crate::scenario::{GpuMemory, Scenario};
+use crate::scenario::{GpuMemory, GpuPosting, Scenario};
 
 /// The GPU, its batches, and what packets spent there.
 #[derive(Serialize, JsonSchema)]
 pub struct GpuSummary {
     /// Where packets and tables are for it.
     attached: GpuMemory,
+    /// Whether packets come in batches, or in tasks that kernels take which stay.
+    posting: GpuPosting,
     /// The share of flows that go to it.
     share: f64,
     /// Packets that came back.
     packets: u64,
-    /// Batches that were launched.
+    /// Batches that were launched, or tasks.
     batches: u64,
     /// Of them, those whose time was up before they were full.
     late_batches: u64,
@@ -34,7 +36,7 @@ pub struct GpuSummary {
     /// In copies to it and back, the same.
     #[schemars(with = "Option<f64>")]
     copy_ns: f64,
-    /// In its kernel, the launch counted, the same.
+    /// In its kernel, the launch counted, or in its warp, the same.
     #[schemars(with = "Option<f64>")]
     kernel_ns: f64,
     /// Lanes that take part in an instruction, of those a warp has.
@@ -55,13 +57,17 @@ pub struct GpuSummary {
     llc_miss_rate: Option<f64>,
     /// What its own memory carried; null of an integrated one.
     memory_gb_per_s: Option<f64>,
-    /// Share of time in which a kernel ran, or was launched.
+    /// Share of time in which a kernel ran, or was launched; of kernels that stay, the share of warps that had a task.
     kernel_busy: f64,
     /// Share of time in which a batch was copied to it.
     copy_in_busy: f64,
     /// Share of time in which a batch was copied back.
     copy_back_busy: f64,
-    /// What has no room for more: `kernel`, `copy_in`, `copy_back`, or `one_batch_at_a_time`; else `arrivals`.
+    /// Of kernels that stay: the share of the FIFO's entries that were taken, and of what a discrete one's dispatcher can find; else null.
+    fifo_full: Option<f64>,
+    /// See `fifo_full`.
+    dispatcher_busy: Option<f64>,
+    /// What has no room for more: `kernel`, `copy_in`, `copy_back`, `one_batch_at_a_time`, `fifo`, or `dispatcher`; else `arrivals`.
     limited_by: &'static str,
 }
 
@@ -69,7 +75,7 @@ impl GpuSummary {
     pub(super) fn of(scenario: &Scenario, measured: &Measured) -> Option<GpuSummary> {
         let spec = scenario.machine.gpu.as_ref()?;
         let did = measured.counts.gpu?;
-        let discrete = spec.attached == GpuMemory::Discrete;
+        let (discrete, persistent) = (spec.attached == GpuMemory::Discrete, spec.posting == GpuPosting::Persistent);
         let (span, packets) = (measured.counts.span.as_secs(), did.packets as f64);
         let a_packet = |time: Ps| time.as_ns() / packets;
         let share = |time: Ps| time.as_secs() / span;
@@ -78,6 +84,7 @@ impl GpuSummary {
         let fullest = stages.into_iter().filter(|(_, share)| *share >= GPU_FULL).max_by(|a, b| a.1.total_cmp(&b.1));
         Some(GpuSummary {
             attached: spec.attached,
+            posting: spec.posting,
             share: spec.share,
             packets: did.packets,
             batches: did.batches,
@@ -97,6 +104,8 @@ impl GpuSummary {
             kernel_busy: kernel,
             copy_in_busy: copy_in,
             copy_back_busy: copy_back,
+            fifo_full: persistent.then(|| share(did.posted)),
+            dispatcher_busy: (persistent && discrete).then(|| share(did.dispatching)),
             limited_by: fullest.map_or("arrivals", |(name, _)| name),
         })
     }

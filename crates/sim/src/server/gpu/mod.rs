@@ -12,29 +12,33 @@
 //!
 //! Batches keep their order, and so do packets of a core within them: packets of a flow leave in order.
 //!
+//! So it is with batches. Where kernels stay ([`persistent`]), a task is one warp's packets, and nothing is launched.
+//!
 //! **Left out**: the IOMMU of an integrated GPU's requests, TLBs, page faults, the driver's memory traffic.
+
+mod launched;
+mod persistent;
 
 use std::collections::VecDeque;
 
 use functions::{Function, PacketFunction, Verdict};
-use machine::memory::{AgentMemory, Hierarchy, LevelCounters};
+use machine::memory::{Hierarchy, LevelCounters};
 use machine::nic::{RSS_KEY, Received, ServerLayout, Toeplitz};
 use machine::simt::batch::Results;
 use machine::simt::{
-    Code, Kernel, KernelStep, LaneOp, LaneRecorder, Lanes, Merger, OpKind, OwnMemory, Shaders, SimtMemoryCounters,
-    WarpPlacement,
+    Code, Kernel, LaneOp, LaneRecorder, Lanes, Merger, OpKind, Shaders, SimtMemoryCounters, WarpPlacement,
 };
 use packet::{Packet, layers};
 use probe::{Probe, Record, Ref, RegionId, RegionSpec, Sharing};
 use stats::{Attribution, Reason};
-use units::{Clos, CoreId, LINE_BYTES, Line, PacketId, Ps, Ticket};
+use units::{CoreId, LINE_BYTES, Line, PacketId, Ps, Ticket};
 
+use self::persistent::PersistentTasks;
+use super::scattered::Scattered;
 use super::{DepartureObserver, PRIORITY_NIC, Server, ServerEvent, lines};
-use crate::scenario::gpus::{GpuMemory, SLOT, ServerGpuSpec, TASK_BYTES, VERDICT_BYTES, l2_of, under};
+use crate::scenario::gpus::{GpuMemory, GpuPosting, SLOT, ServerGpuSpec, TASK_BYTES, VERDICT_BYTES, l2_of, under};
 use crate::scenario::{Scenario, ScenarioError};
 
-/// Lanes of a warp.
-const WARP: u32 = machine::simt::WARP as u32;
 /// Lines of a packet's slot.
 const SLOT_LINES: u32 = (SLOT / LINE_BYTES) as u32;
 /// Instructions of a core for the ring's ends, and for each packet in it: assumed, as of a software queue.
@@ -64,12 +68,18 @@ pub struct GpuCounters {
     pub copy: Ps,
     /// See `fill`.
     pub kernel: Ps,
-    /// How long kernels ran, their launches counted; and copies to and from the GPU.
+    /// How long kernels ran, their launches counted; where they stay, for how long the slots of warps were taken, over how many
+    /// there are. And copies to and from the GPU.
     pub busy: Ps,
     /// See `busy`.
     pub copying_in: Ps,
     /// See `busy`.
     pub copying_back: Ps,
+    /// Of kernels that stay: what a dispatcher that is never idle takes for as many tasks; and for how long the FIFO's entries were
+    /// taken, over how many it has.
+    pub dispatching: Ps,
+    /// See `dispatching`.
+    pub posted: Ps,
     /// Warp instructions, and their lanes.
     pub instructions: u64,
     /// See `instructions`.
@@ -158,6 +168,12 @@ pub(super) enum CopyWay {
     In,
     /// From it.
     Back,
+    /// To the warp of the task with this number, and from it.
+    Fetch(u64),
+    /// See `Fetch`.
+    Write(u64),
+    /// Of the ring, for which nobody waits.
+    Ring,
 }
 
 /// What happens next.
@@ -177,6 +193,20 @@ pub(super) enum GpuTurn {
     CopyBack,
     /// The batch that was copied back is there.
     Back,
+    /// The dispatcher looks for tasks.
+    Poll,
+    /// Warps have seen the tasks before the one with this number.
+    Seen(u64),
+    /// The loads of the packets of the task with this number are at the server's memory; what they load is there.
+    Fetch(u64),
+    /// See `Fetch`.
+    Fetched(u64),
+    /// Warps are complete.
+    Complete,
+    /// The stores of the task with this number are at the server's memory; they are done.
+    Write(u64),
+    /// See `Write`.
+    Written(u64),
 }
 
 /// See the module header.
@@ -220,6 +250,7 @@ pub(super) struct ServerGpu {
     lanes: Lanes,
     code: Code,
     kernel: Kernel,
+    persistent: Option<PersistentTasks>,
     shaders: Shaders,
     /// Of each line of each slot where it is in the server's memory, of an integrated one.
     places: Vec<u32>,
@@ -229,7 +260,7 @@ pub(super) struct ServerGpu {
 state::state!(ServerGpu {
     values: [
         filling, waiting, ready, copying, copied, running, turn, executed, returning, returned, handed, held,
-        next_slot, lanes, code, kernel, shaders, places, counters
+        next_slot, lanes, code, kernel, persistent, shaders, places, counters
     ],
     arrays: [],
     parts: [],
@@ -268,7 +299,11 @@ impl ServerGpu {
     ) -> Result<Option<ServerGpu>, ScenarioError> {
         let Some(spec) = &scenario.machine.gpu else { return Ok(None) };
         let Some(ring) = region(scenario, &function.regions()) else { return Ok(None) };
-        let first = spec.first_function(&scenario.function);
+        let first = match function {
+            // Cores copy, and it forwards.
+            Function::Vhost(_) => 1,
+            _ => spec.first_function(&scenario.function),
+        };
         let regions = function.regions_from(first);
         let of_tables: u64 = regions.iter().map(|region| region.bytes).sum();
         spec.check_room(of_tables)?;
@@ -288,6 +323,7 @@ impl ServerGpu {
         tables.sort_unstable();
         let resident = spec.shaders.resident(&spec.kernel_of(&scenario.function)).map_err(under)?;
         let slots = spec.most_packets();
+        let shaders = Shaders::new(&spec.shaders, resident).map_err(under)?;
         let integrated = spec.attached == GpuMemory::Integrated;
         Ok(Some(ServerGpu {
             results: spec.results_of(&scenario.function),
@@ -319,7 +355,9 @@ impl ServerGpu {
             lanes: Lanes::default(),
             code: Code::new(),
             kernel: Kernel::default(),
-            shaders: Shaders::new(&spec.shaders, resident).map_err(under)?,
+            persistent: (spec.posting == GpuPosting::Persistent)
+                .then(|| PersistentTasks::new(scenario, spec, &shaders)),
+            shaders,
             places: if integrated { vec![0; slots as usize * SLOT_LINES as usize] } else { Vec::new() },
             counters: GpuCounters::default(),
             spec: spec.clone(),
@@ -334,13 +372,15 @@ impl ServerGpu {
             batch.as_ref().map_or(Ps::ZERO, |batch| now.since(from(batch)))
         };
         let back = |batch| since(batch, |batch| batch.back_from);
+        let counters = GpuCounters { memory, dram_lines: dram.reads + dram.writes, ..self.counters };
+        if let Some(own) = &self.persistent {
+            return own.counters(counters, now);
+        }
         GpuCounters {
-            memory,
-            dram_lines: dram.reads + dram.writes,
             busy: self.counters.busy + since(&self.running, |batch| batch.begun),
             copying_in: self.counters.copying_in + since(&self.copying, |batch| batch.started),
             copying_back: self.counters.copying_back + back(&self.returning) + back(&self.returned),
-            ..self.counters
+            ..counters
         }
     }
 
@@ -437,15 +477,54 @@ impl ServerGpu {
         Ps(clock.saturating_mul(self.period.0))
     }
 
-    /// Batches that have left the queue and not come back.
-    fn under_way(&self) -> usize {
-        let one = |batch: &Option<GpuBatch>| usize::from(batch.is_some());
-        one(&self.copying)
-            + self.copied.len()
-            + one(&self.running)
-            + self.executed.len()
-            + one(&self.returning)
-            + one(&self.returned)
+    /// Merges the lanes of `packets`, a warp at most, into a program: its number, and where they lie. Where they are
+    /// `in_registers` it loads and stores nothing of them.
+    fn merge(&mut self, packets: &[GpuPacket], in_registers: bool) -> (u32, WarpPlacement) {
+        self.lanes.clear();
+        let op = |word, site, kind| LaneOp { word, site, sectors: 1, kind, depends: false };
+        let verdicts = u64::from(self.spec.most_packets()) * TASK_BYTES;
+        for packet in packets {
+            let slot = u64::from(packet.slot);
+            let task = self.recorder.sector(self.ring, slot * TASK_BYTES);
+            let verdict = self.recorder.sector(self.ring, verdicts + slot * VERDICT_BYTES);
+            let (first, last) = (op(task, 0, OpKind::Load), op(verdict, SITE_LAST, OpKind::Store));
+            if in_registers {
+                self.lanes.append_in_registers(first, &packet.task.lanes, last);
+            } else {
+                self.lanes.append(first, &packet.task.lanes, last);
+            }
+        }
+        let wanted: Vec<u32> = (0..packets.len() as u32).collect();
+        // Functions that have a form for a warp take no locks.
+        let Ok(program) = self.merger.merge(&self.lanes, &wanted, &mut self.code) else {
+            unreachable!("lanes that wait for each other");
+        };
+        let of = self.code.program(program);
+        self.counters.instructions += of.issued;
+        self.counters.lanes += of.lanes;
+        let base = self.recorder.table_sectors().div_ceil(2);
+        let first = packets.first().map_or(0, |packet| packet.slot);
+        (program, WarpPlacement { base, stride: SLOT_LINES, slots: self.spec.most_packets(), first })
+    }
+
+    /// Where the lines of `packets` are in the server's memory, for an integrated one.
+    fn place(&mut self, packets: &[GpuPacket], layout: &ServerLayout, scattered: Option<&Scattered>) {
+        for packet in packets {
+            let at = (packet.slot * SLOT_LINES) as usize;
+            let places = &mut self.places[at..at + SLOT_LINES as usize];
+            match scattered {
+                None => {
+                    let line = layout.data(packet.received.mbuf).0 / LINE_BYTES;
+                    places.iter_mut().zip(line..).for_each(|(place, line)| *place = line as u32);
+                }
+                Some(scattered) => {
+                    let lines = scattered.lines_of(packet.received.mbuf);
+                    let last = lines.last().copied().unwrap_or_default();
+                    let all = lines.iter().copied().chain(std::iter::repeat(last));
+                    places.iter_mut().zip(all).for_each(|(place, at)| *place = at.line().0 as u32);
+                }
+            }
+        }
     }
 
     /// Lines of the ring that the tasks (or the verdicts) of `batch` are in: the first one and how many.
@@ -461,41 +540,6 @@ impl ServerGpu {
             .filter(|&(_, count)| count > 0)
             .map(|(first, count)| lines(layout.address(self.ring, base + first * each, 0), count * each))
             .collect()
-    }
-
-    /// Merges the lanes of `batch` into the programs of its warps, and begins its kernel at `now`.
-    fn begin(&mut self, batch: &GpuBatch, now: Ps) {
-        self.lanes.clear();
-        self.code.clear();
-        self.shaders.memory_mut().forget_l1();
-        let op = |word, site, kind| LaneOp { word, site, sectors: 1, kind, depends: false };
-        let verdicts = u64::from(self.spec.most_packets()) * TASK_BYTES;
-        for packet in &batch.packets {
-            let slot = u64::from(packet.slot);
-            let task = self.recorder.sector(self.ring, slot * TASK_BYTES);
-            let verdict = self.recorder.sector(self.ring, verdicts + slot * VERDICT_BYTES);
-            let (first, last) = (op(task, 0, OpKind::Load), op(verdict, SITE_LAST, OpKind::Store));
-            self.lanes.append(first, &packet.task.lanes, last);
-        }
-        let base = self.recorder.table_sectors().div_ceil(2);
-        let mut warps = Vec::with_capacity(batch.packets.len().div_ceil(WARP as usize));
-        let mut wanted = Vec::with_capacity(WARP as usize);
-        for (n, packets) in batch.packets.chunks(WARP as usize).enumerate() {
-            wanted.clear();
-            let from = n as u32 * WARP;
-            wanted.extend(from..from + packets.len() as u32);
-            // Functions that have a form for a warp take no locks.
-            let Ok(program) = self.merger.merge(&self.lanes, &wanted, &mut self.code) else {
-                unreachable!("lanes that wait for each other");
-            };
-            let of = self.code.program(program);
-            self.counters.instructions += of.issued;
-            self.counters.lanes += of.lanes;
-            let at =
-                WarpPlacement { base, stride: SLOT_LINES, slots: self.spec.most_packets(), first: packets[0].slot };
-            warps.push((program, at));
-        }
-        self.kernel.begin(warps.into_iter(), self.block, now.0.div_ceil(self.period.0));
     }
 }
 
@@ -520,24 +564,11 @@ impl Server {
             }
             gpu.filling.packets.push(packet);
             if gpu.filling.packets.len() == gpu.spec.batch as usize {
-                gpu.close(now);
+                gpu.close(now, false);
                 launches += 1;
             }
         }
         self.launch(i, launches);
-    }
-
-    /// Core `i` launches so many batches, one after the other, once it has launched those before.
-    pub(super) fn launch(&mut self, i: usize, batches: u32) {
-        let now = self.engine.now();
-        let Some(gpu) = &self.gpu else { return };
-        let call = gpu.spec.call.ps();
-        let worker = &mut self.cores[i];
-        for _ in 0..batches {
-            worker.busy_until = worker.busy_until.max(now) + call;
-            worker.counters.busy += call;
-            self.engine.schedule(worker.busy_until, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::Launched));
-        }
     }
 
     /// The GPU's next step.
@@ -547,9 +578,13 @@ impl Server {
         match turn {
             GpuTurn::Deadline(number) if gpu.filling.number == number && !gpu.filling.packets.is_empty() => {
                 let core = gpu.filling.packets[0].core;
-                gpu.counters.late += 1;
-                gpu.close(now);
-                if self.cores[core].is_in_burst() {
+                if gpu.persistent.as_mut().is_some_and(PersistentTasks::holds_back) {
+                    return;
+                }
+                gpu.close(now, true);
+                // A core has posted what it had of a burst at that burst's end.
+                let at_once = gpu.persistent.is_some() && gpu.spec.timeout.ps() == Ps::ZERO;
+                if !at_once && self.cores[core].is_in_burst() {
                     // It looks at the time when its burst is done.
                     self.cores[core].to_launch += 1;
                 } else {
@@ -561,6 +596,7 @@ impl Server {
             GpuTurn::CopyIn => self.copy_in(observer),
             // It was told to go on sooner.
             GpuTurn::Kernel if now != gpu.turn => return,
+            GpuTurn::Kernel if gpu.persistent.is_some() => self.run_warps(),
             GpuTurn::Kernel => self.run_kernel(),
             GpuTurn::KernelDone => {
                 if let Some(mut batch) = gpu.running.take() {
@@ -576,178 +612,15 @@ impl Server {
                     self.hand_back(batch);
                 }
             }
+            GpuTurn::Poll
+            | GpuTurn::Seen(_)
+            | GpuTurn::Fetch(_)
+            | GpuTurn::Fetched(_)
+            | GpuTurn::Complete
+            | GpuTurn::Write(_)
+            | GpuTurn::Written(_) => return self.task_turn(turn, observer),
         }
         self.move_batches();
-    }
-
-    /// Batches go on to where there is room for them.
-    fn move_batches(&mut self) {
-        let now = self.engine.now();
-        let Some(gpu) = &mut self.gpu else { return };
-        let discrete = gpu.spec.attached == GpuMemory::Discrete;
-        let copy = gpu.spec.copy.ps();
-        if gpu.executed.front().is_some() && gpu.returning.is_none() && gpu.returned.is_none() {
-            let Some(mut batch) = gpu.executed.pop_front() else { return };
-            (batch.at, batch.until, batch.back_from) = (0, now, now);
-            if discrete {
-                gpu.returning = Some(batch);
-                self.engine.schedule(now + copy, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::CopyBack));
-            } else {
-                gpu.returned = Some(batch);
-                self.engine.schedule(now, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::Back));
-            }
-        }
-        if gpu.ready > 0 && gpu.copying.is_none() && gpu.under_way() < gpu.spec.streams() as usize {
-            gpu.ready -= 1;
-            let Some(mut batch) = gpu.waiting.pop_front() else { return };
-            (batch.started, batch.until) = (now, now);
-            if discrete {
-                gpu.copying = Some(batch);
-                self.engine.schedule(now + copy, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::CopyIn));
-            } else {
-                batch.copied = now;
-                gpu.copied.push_back(batch);
-            }
-        }
-        if gpu.running.is_none()
-            && let Some(mut batch) = gpu.copied.pop_front()
-        {
-            batch.begun = now;
-            // At a clock, so that none is done before its time.
-            let first = gpu.time(gpu.clock(now + gpu.spec.launch.ps()));
-            if !discrete {
-                let scattered = self.scattered.as_deref();
-                for packet in &batch.packets {
-                    let at = (packet.slot * SLOT_LINES) as usize;
-                    let places = &mut gpu.places[at..at + SLOT_LINES as usize];
-                    match scattered {
-                        None => {
-                            let line = self.layout.data(packet.received.mbuf).0 / LINE_BYTES;
-                            places.iter_mut().zip(line..).for_each(|(place, line)| *place = line as u32);
-                        }
-                        Some(scattered) => {
-                            let lines = scattered.lines_of(packet.received.mbuf);
-                            let last = lines.last().copied().unwrap_or_default();
-                            let all = lines.iter().copied().chain(std::iter::repeat(last));
-                            places.iter_mut().zip(all).for_each(|(place, at)| *place = at.line().0 as u32);
-                        }
-                    }
-                }
-            }
-            gpu.begin(&batch, first);
-            gpu.running = Some(batch);
-            gpu.turn = first;
-            self.engine.schedule(first, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::Kernel));
-        }
-    }
-
-    /// The copy engine reads the next packet of the batch that goes to the GPU, or all have been.
-    fn copy_in(&mut self, observer: &mut impl DepartureObserver) {
-        let now = self.engine.now();
-        let Some(gpu) = &mut self.gpu else { return };
-        let Some(mut batch) = gpu.copying.take() else { return };
-        self.memory.open();
-        let mut translated = Ps::ZERO;
-        if batch.at == 0 {
-            for (first, count) in gpu.ring_lines(&batch, &self.layout, false) {
-                batch.until = batch.until.max(read(&mut self.memory, (first, count), now, &mut translated));
-            }
-        }
-        let Some(packet) = batch.packets.get(batch.at) else {
-            batch.awaited += self.close_copy(CopyWay::In, translated);
-            let Some(gpu) = &mut self.gpu else { return };
-            if batch.awaited > 0 {
-                batch.stalled = true;
-                gpu.copying = Some(batch);
-                return;
-            }
-            if batch.until > now {
-                let until = batch.until;
-                gpu.copying = Some(batch);
-                self.engine.schedule(until, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::CopyIn));
-                return;
-            }
-            batch.copied = now;
-            gpu.counters.copying_in += now - batch.started;
-            gpu.copied.push_back(batch);
-            return;
-        };
-        let bytes = u64::from(packet.frame_bytes);
-        let mbuf = packet.received.mbuf;
-        let runs: Vec<(Line, u64)> = match &self.scattered {
-            None => vec![lines(self.layout.data(mbuf), bytes)],
-            Some(scattered) => scattered.runs(mbuf, 0, bytes).collect(),
-        };
-        for (first, count) in runs {
-            observer.packet_lines(first, count, false);
-            batch.until = batch.until.max(read(&mut self.memory, (first, count), now, &mut translated));
-        }
-        batch.awaited += self.close_copy(CopyWay::In, translated);
-        let Some(gpu) = &mut self.gpu else { return };
-        let clock = gpu.clock(now);
-        let base = gpu.recorder.table_sectors().div_ceil(2) + packet.slot * SLOT_LINES;
-        let count = (bytes.div_ceil(LINE_BYTES) as u32).min(SLOT_LINES);
-        gpu.shaders.memory_mut().device(base, count, true, clock);
-        batch.at += 1;
-        let next = now + gpu.spec.link.time_for(bytes);
-        batch.until = batch.until.max(next);
-        gpu.copying = Some(batch);
-        self.engine.schedule(next, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::CopyIn));
-    }
-
-    /// The copy engine writes the next packet of the batch that comes back, or all have been.
-    fn copy_back(&mut self, observer: &mut impl DepartureObserver) {
-        let now = self.engine.now();
-        let Some(gpu) = &mut self.gpu else { return };
-        let Some(mut batch) = gpu.returning.take() else { return };
-        let frames = gpu.results == Results::Frames;
-        self.memory.open();
-        let mut translated = Ps::ZERO;
-        let packet = batch.packets.get(batch.at).filter(|_| frames);
-        let (next, done) = match packet {
-            Some(packet) => {
-                let (bytes, mbuf) = (u64::from(packet.received.packet.frame_bytes), packet.received.mbuf);
-                let runs: Vec<(Line, u64)> = match &self.scattered {
-                    None => vec![lines(self.layout.data(mbuf), bytes)],
-                    Some(scattered) => scattered.runs(mbuf, 0, bytes).collect(),
-                };
-                for (first, count) in runs {
-                    observer.packet_lines(first, count, true);
-                    batch.until = batch.until.max(write(&mut self.memory, (first, count), now, &mut translated));
-                }
-                let base = gpu.recorder.table_sectors().div_ceil(2) + packet.slot * SLOT_LINES;
-                let count = (bytes.div_ceil(LINE_BYTES) as u32).min(SLOT_LINES);
-                let clock = gpu.clock(now);
-                gpu.shaders.memory_mut().device(base, count, false, clock);
-                batch.at += 1;
-                (now + gpu.spec.link.time_for(bytes), false)
-            }
-            None => {
-                for (first, count) in gpu.ring_lines(&batch, &self.layout, true) {
-                    batch.until = batch.until.max(write(&mut self.memory, (first, count), now, &mut translated));
-                }
-                (now + gpu.spec.link.time_for(batch.packets.len() as u64 * VERDICT_BYTES), true)
-            }
-        };
-        batch.until = batch.until.max(next);
-        batch.awaited += self.close_copy(CopyWay::Back, translated);
-        let Some(gpu) = &mut self.gpu else { return };
-        if done {
-            let (until, awaited) = (batch.until, batch.awaited);
-            batch.stalled = awaited > 0;
-            gpu.returned = Some(batch);
-            if awaited == 0 {
-                self.come_back(until);
-            }
-        } else {
-            gpu.returning = Some(batch);
-            self.engine.schedule(next, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::CopyBack));
-        }
-    }
-
-    /// The batch that was copied back is there at `until`.
-    fn come_back(&mut self, until: Ps) {
-        self.engine.schedule(until, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::Back));
     }
 
     /// Memory has answered what the copy engine has asked for: it is done at `at`.
@@ -758,6 +631,7 @@ impl Server {
             CopyWay::In => &mut gpu.copying,
             CopyWay::Back if gpu.returning.is_some() => &mut gpu.returning,
             CopyWay::Back => &mut gpu.returned,
+            CopyWay::Fetch(_) | CopyWay::Write(_) | CopyWay::Ring => return self.task_copied(way, at),
         };
         let Some(batch) = batch else { return };
         batch.awaited -= 1;
@@ -769,7 +643,7 @@ impl Server {
         let until = batch.until.max(now);
         match way {
             CopyWay::In => self.engine.schedule(until, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::CopyIn)),
-            CopyWay::Back => self.come_back(until),
+            _ => self.come_back(until),
         }
     }
 
@@ -778,6 +652,9 @@ impl Server {
         let now = self.engine.now();
         let Some(gpu) = &mut self.gpu else { return };
         gpu.shaders.answered(ticket, at, now.0 / gpu.period.0, &gpu.code);
+        if gpu.persistent.is_some() {
+            return self.resume_warps();
+        }
         // Nobody has something to do: a store was answered, or other loads are not.
         if gpu.running.is_none() || gpu.shaders.next() == u64::MAX {
             return;
@@ -788,39 +665,6 @@ impl Server {
             gpu.turn = turn;
             self.engine.schedule(turn, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::Kernel));
         }
-    }
-
-    /// The kernel goes on until somebody else has something to do, or memory answers.
-    fn run_kernel(&mut self) {
-        let now = self.engine.now();
-        let horizon = self.engine.peek().unwrap_or(Ps::MAX);
-        let Some(gpu) = &mut self.gpu else { return };
-        let period = gpu.period.0;
-        let until = horizon.max(now).0 / period;
-        let may_go = |clock: u64| clock <= until;
-        let ServerGpu { kernel, shaders, code, tables, places, agent, recorder, counters, .. } = &mut **gpu;
-        let step = if places.is_empty() {
-            kernel.step(shaders, code, &mut OwnMemory, may_go)
-        } else {
-            let packets = recorder.table_sectors().div_ceil(2);
-            let (memory, llc, core) = (&mut self.memory, &mut counters.llc, *agent);
-            // Its class is that of everyone else.
-            let (clos, next_answer) = (Clos(0), Ps::MAX);
-            let mut shared = AgentMemory { memory, core, clos, tables, packets, places, llc, next_answer };
-            kernel.step(shaders, code, &mut shared, may_go)
-        };
-        gpu.turn = Ps::MAX;
-        let (at, turn) = match step {
-            // An answer will tell.
-            Ok(KernelStep::At(u64::MAX)) => return,
-            Ok(KernelStep::At(clock)) => {
-                gpu.turn = gpu.time(clock).max(now);
-                (gpu.turn, GpuTurn::Kernel)
-            }
-            Ok(KernelStep::Done(clock)) => (gpu.time(clock).max(now), GpuTurn::KernelDone),
-            Err(_) => unreachable!("functions that have a form for a warp take no locks"),
-        };
-        self.engine.schedule(at, PRIORITY_NIC, ServerEvent::Gpu(turn));
     }
 
     /// A batch is back: its packets wait for the cores that have handed them over.
@@ -882,14 +726,28 @@ impl Server {
     }
 }
 
+impl GpuBatch {
+    /// The batch that fills is whole at `now`, and the next one fills.
+    fn close(&mut self, now: Ps) -> GpuBatch {
+        let next = GpuBatch { number: self.number + 1, ..GpuBatch::default() };
+        GpuBatch { filled: now, ..std::mem::replace(self, next) }
+    }
+}
+
+impl GpuCounters {
+    /// `batch` is whole, or its time is up.
+    fn close(&mut self, batch: &GpuBatch, is_late: bool) {
+        self.batches += 1;
+        self.late += u64::from(is_late);
+        self.launched += batch.packets.len() as u64;
+    }
+}
+
 impl ServerGpu {
-    /// The batch that fills is whole at `now`, and wants to be launched.
-    fn close(&mut self, now: Ps) {
-        let next = GpuBatch { number: self.filling.number + 1, ..GpuBatch::default() };
-        let mut batch = std::mem::replace(&mut self.filling, next);
-        batch.filled = now;
-        self.counters.batches += 1;
-        self.counters.launched += batch.packets.len() as u64;
+    /// The batch that fills is whole at `now`, or its time is up, and wants to be launched.
+    fn close(&mut self, now: Ps, is_late: bool) {
+        let batch = self.filling.close(now);
+        self.counters.close(&batch, is_late);
         self.waiting.push_back(batch);
     }
 }
