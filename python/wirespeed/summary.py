@@ -385,7 +385,11 @@ def gpu_waits_text(summary: Summary) -> str | None:
     waits = parts.get("gpu_fill")
     if not q.is_number(mean) or not q.is_number(waits) or not batches:
         return None
-    if found.get("posting") == "persistent" or waits <= _MUCH * mean or waits < max(filter(q.is_number, parts.values())):
+    if (
+        found.get("posting") == "persistent"
+        or waits <= _MUCH * mean
+        or waits < max(filter(q.is_number, parts.values()))
+    ):
         return None
     late = (found.get("late_batches") or 0) / batches
     full = f"{q.share(late, 0)} of batches go by time-out, {q.share(found.get('fill'), 0)} full on average"

@@ -256,11 +256,33 @@ def test_every_technique_that_fits_starts_alone_and_with_all_others(scenario):
         "bisected_ring",
         "drop_dead",
         "elastic_nic",
+        "gpu_card",
         "near_slice",
         "nic_payload",
     }
     assert all(each.why.startswith("not with ") for each in clashing)
     api.resolve(scenario, set=[override for each in kept for override in each.overrides])
+
+
+def test_a_gpu_is_tried_where_it_is_asked_for_and_costs_shader_cores():
+    fit, _ = techniques.fitting(resolved())
+    unasked = techniques.left_out([], [], fit)
+    assert [each.name for each in unasked] == ["gpu", "gpu_card"]
+    assert unasked[0].why.endswith("--with gpu tries it")
+    (out,) = techniques.left_out(["core"], ["gpu", "gpu_card"], fit)
+    assert out.name == "core"
+    with pytest.raises(wirespeed.InputError, match="--with core: must be one of gpu, gpu_card"):
+        techniques.left_out([], ["core"], fit)
+    by_name = {each.name: each for each in fit}
+    assert by_name["gpu"].cost.words == "8 shader cores"
+    assert techniques.excluded(by_name["gpu_card"], [by_name["gpu"]])
+    # Of a chain it has the end that has a form for a warp.
+    of = {"kind": "chain", "chain": ["check", "firewall", "lookup", "ttl"]}
+    (gpu,) = (each for each in techniques.fitting({**resolved(), "function": of})[0] if each.name == "gpu")
+    assert 'machine.gpu.functions=["lookup", "ttl"]' in gpu.overrides
+    of = {"kind": "chain", "chain": ["check", "firewall"]}
+    whys = {each.name: each.why for each in techniques.fitting({**resolved(), "function": of})[1]}
+    assert whys["gpu"] == "firewall, the chain's last function, has no form for a warp"
 
 
 def test_a_technique_that_is_on_already_does_not_fit():
@@ -321,7 +343,7 @@ def test_direct_cache_access_is_switched_off_for_storage_alone():
 def test_a_technique_that_does_not_fit_may_be_left_out_all_the_same():
     fit, unfit = techniques.fitting(resolved(**{"mempool.size": 8192}))
     assert "small_pool" in {each.name for each in unfit}
-    assert [each.name for each in techniques.left_out(["small_pool", "core"], fit)] == ["core"]
+    assert [each.name for each in techniques.left_out(["small_pool", "core"], ["gpu", "gpu_card"], fit)] == ["core"]
 
 
 def test_cheaper_is_no_new_chip_then_no_core_then_no_way_then_fewer_settings():

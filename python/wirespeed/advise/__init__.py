@@ -102,6 +102,7 @@ def advise(
     goal: str = "rate",
     target: str | None = None,
     without: Sequence[str] = (),
+    also: Sequence[str] = (),
     packets: int = bench.PACKETS,
     jobs: int | None = None,
     out: PathLike | None = None,
@@ -114,13 +115,16 @@ def advise(
     1 %. `goal` is "rate", at saturation, "ndr", the highest rate without loss, or "p99", at the scenario's load.
     `target` is a rate such as "20 Mpps": the cheapest set that carries it is found too; where the machine carries it as
     it is, that is all that is answered (`answered` in the document), after one run. `without` leaves out
-    techniques. `packets` are those of a run of the comparison. `out` keeps finished runs, so that advice that was
-    stopped goes on. `jobs` runs are under way at a time, in threads; nothing depends on it but the time it takes.
+    techniques, `also` tries those that are tried only where they are asked for (a GPU). `packets` are those of a run of
+    the comparison. `out` keeps finished runs, so that advice that was stopped goes on. `jobs` runs are under way at a
+    time, in threads; nothing depends on it but the time it takes.
 
     Raises InputError before anything runs for bad input. Ctrl-C raises KeyboardInterrupt.
 
         >>> advice = wirespeed.advise("forwarding", target="18 Mpps")         # doctest: +SKIP
         >>> wirespeed.run("forwarding", set=advice.settings)                  # doctest: +SKIP
     """
-    asked = bench.Asked(as_text(scenario), capture, table, set, goal, target, without, packets, jobs, out, progress)
+    asked = bench.Asked(
+        as_text(scenario), capture, table, set, goal, target, without, packets, jobs, out, progress, also
+    )
     return Advice(advice.advise(asked))

@@ -26,7 +26,7 @@ from wirespeed import quantities
 from wirespeed.advise import factorial, techniques
 from wirespeed.advise.bench import CONFIRMED_FROM, NDR_WITHIN, Asked, Bench, Measured
 from wirespeed.advise.factorial import Effect, Runs
-from wirespeed.advise.techniques import Technique, Unfit
+from wirespeed.advise.techniques import Technique
 from wirespeed.errors import InputError, nearest
 from wirespeed.sweep import until
 
@@ -57,9 +57,10 @@ def advise(asked: Asked) -> dict[str, Any]:
     started = time.monotonic()
     bench = Bench(asked)
     fit, unfit = techniques.fitting(bench.resolved)
-    left_out = techniques.left_out(list(asked.without), fit)
-    fit, clashing = bench.composing([each for each in fit if each not in left_out])
-    unfit = [*unfit, *clashing, *(Unfit(each.name, each.title, "left out with --without") for each in left_out)]
+    left_out = techniques.left_out(asked.without, asked.also, fit)
+    names = {each.name for each in left_out}
+    fit, clashing = bench.composing([each for each in fit if each.name not in names])
+    unfit = [*unfit, *clashing, *left_out]
     if not fit:
         raise InputError("no technique fits this scenario; `wirespeed tune` searches its settings")
     bench.expected = _expected(len(fit), asked.goal)

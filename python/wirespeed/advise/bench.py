@@ -94,6 +94,7 @@ class Asked:
     jobs: int | None = None
     out: PathLike | None = None
     progress: Callback | None = field(default=None, compare=False)
+    also: Sequence[str] = ()
     in_processes: bool = False
     """Whether runs are made in processes of their own, and not in threads of this one."""
     refused: list[str] = field(default_factory=list, compare=False)

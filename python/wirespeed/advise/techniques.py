@@ -547,6 +547,13 @@ _ALL: Final[tuple[tuple[str, str, str, Kind, _Build], ...]] = (
 )
 
 
+ASKED_FOR: Final[Mapping[str, str]] = {
+    name: f"another machine works on the packets, and all else is judged beside it: --with {name} tries it"
+    for name in ("gpu", "gpu_card")
+}
+"""What is tried only where it is asked for, and why."""
+
+
 def excluded(technique: Technique, among: Sequence[Technique]) -> str | None:
     """Why a technique does not go together with one of these; None where it does."""
     switched = technique.overrides[0].partition("=")[0]
@@ -581,13 +588,16 @@ def named(names: list[str], among: list[Technique]) -> list[Technique]:
     return [by_name[name] for name in names]
 
 
-def left_out(names: list[str], among: list[Technique]) -> list[Technique]:
-    """Those that are to be left out; one that does not fit is none of them. Raises InputError for an unknown name."""
+def left_out(names: Sequence[str], also: Sequence[str], among: Sequence[Technique]) -> list[Unfit]:
+    """Those of `names`, and what is tried only where it is among `also`. Raises InputError for an unknown name."""
     known = [name for name, *_ in _ALL]
-    for name in names:
-        if name not in known:
-            raise InputError(f"--without {name}: must be one of {', '.join(known)}{nearest(name, known)}")
-    return [each for each in among if each.name in names]
+    for option, asked, allowed in (("--without", names, known), ("--with", also, list(ASKED_FOR))):
+        for name in asked:
+            if name not in allowed:
+                raise InputError(f"{option} {name}: must be one of {', '.join(allowed)}{nearest(name, allowed)}")
+    whys = {each.name: "left out with --without" for each in among if each.name in names}
+    whys |= {each.name: ASKED_FOR[each.name] for each in among if each.name in ASKED_FOR and each.name not in also}
+    return [Unfit(each.name, each.title, whys[each.name]) for each in among if each.name in whys]
 
 
 def sign(goal: str) -> int:

@@ -71,6 +71,16 @@ class Options(TakesRoutes):
             rich_help_panel=_ADVICE,
         ),
     ] = None
+    also: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with",
+            metavar="NAME",
+            help="Also try this, which is tried only where it is asked for: [bold]gpu[/bold], [bold]gpu_card[/bold].",
+            show_default=False,
+            rich_help_panel=_ADVICE,
+        ),
+    ] = None
     packets: Annotated[
         int,
         options.count("--packets", "Packets of each run of the comparison.", rich_help_panel=_ADVICE),
@@ -118,6 +128,7 @@ def _asked(given: Options, bar: Bar) -> bench.Asked:
         goal=given.goal,
         target=given.target,
         without=given.without or [],
+        also=given.also or [],
         packets=given.packets,
         jobs=given.jobs,
         out=given.out,
