@@ -216,14 +216,23 @@ impl Twin {
         count: u32,
         record: usize,
     ) -> (Vec<Touch>, bool) {
-        let mut touches = vec![Touch::default(); record];
-        let mut trace = TraceBuffer { touches: touches.as_mut_ptr(), capacity: record as u64, count: 0 };
-        let to = if record == 0 { std::ptr::null_mut() } else { &raw mut trace };
-        // SAFETY: as the caller promises.
-        unsafe { wirespeed_router_batch(program, packets, first, count, u32::from(any), to) };
-        touches.truncate(trace.count as usize);
-        (touches, trace.count as usize > record)
+        // SAFETY: the kernel writes every touch that it counts while there is room; for the rest, as the caller promises.
+        unsafe { recorded(record, |to| wirespeed_router_batch(program, packets, first, count, u32::from(any), to)) }
     }
+}
+
+/// What `work` touches, up to `record` references, and whether there were more; with room for none it is told to record nothing.
+///
+/// # Safety
+/// `work` writes every touch that it counts while there is room, and no other.
+unsafe fn recorded(record: usize, work: impl FnOnce(*mut TraceBuffer)) -> (Vec<Touch>, bool) {
+    // Not cleared: tests make room for the most of a burst, 25 MB, and clearing that took longer than the burst.
+    let mut touches = Vec::with_capacity(record);
+    let mut trace = TraceBuffer { touches: touches.as_mut_ptr(), capacity: record as u64, count: 0 };
+    work(if record == 0 { std::ptr::null_mut() } else { &raw mut trace });
+    // SAFETY: there is room for `record`, and the first `count` of them are written, as the caller promises.
+    unsafe { touches.set_len(record.min(trace.count as usize)) };
+    (touches, trace.count as usize > record)
 }
 
 impl KernelMachine for Twin {
@@ -294,13 +303,11 @@ impl KernelMachine for Twin {
             let cpu = self.cpus.get(warp as usize).copied();
             self.threads.push(std::thread::spawn(move || {
                 run_on(cpu);
-                let mut touches = vec![Touch::default(); record];
-                let mut trace = TraceBuffer { touches: touches.as_mut_ptr(), capacity: record as u64, count: 0 };
-                let to = if record == 0 { std::ptr::null_mut() } else { &raw mut trace };
-                // SAFETY: the memory that the router names lives until the threads have ended: see `join`.
-                unsafe { wirespeed_router_warp(&router, warp, u32::from(any), to) };
-                lost.fetch_or(trace.count as usize > record && record > 0, Ordering::AcqRel);
-                touches.truncate(trace.count as usize);
+                // SAFETY: the kernel writes every touch that it counts while there is room; the memory that the router names lives
+                // until the threads have ended: see `join`.
+                let (mut touches, more) =
+                    unsafe { recorded(record, |to| wirespeed_router_warp(&router, warp, u32::from(any), to)) };
+                lost.fetch_or(more, Ordering::AcqRel);
                 if let Ok(mut all) = all.lock() {
                     all.append(&mut touches);
                 }
