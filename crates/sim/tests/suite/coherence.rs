@@ -1,7 +1,9 @@
 //! Snooping in place of a directory, on the server.
 
 use serde_json::Value;
-use sim::{Overrides, RunOptions, Scenario, run, summary};
+use sim::{RunOptions, run};
+
+use super::documents::{self, number};
 
 const QUICK: [&str; 10] = [
     "run.packets=4000",
@@ -18,26 +20,8 @@ const QUICK: [&str; 10] = [
 const RING: &str = "machine.llc.interconnect={topology=\"ring\", hop=\"0.5 ns\"}";
 const SNOOP: &str = "machine.llc.coherence=snoop";
 
-fn read(set: &[&str]) -> Result<Scenario, sim::ScenarioError> {
-    let set = QUICK.iter().chain(set).map(|s| s.to_string()).collect();
-    Scenario::read("", "test", &Overrides { set, ..Overrides::default() })
-}
-
-/// The document; packets are conserved and the sojourn is accounted for.
 fn document(set: &[&str]) -> Value {
-    let result = run(&read(set).unwrap(), RunOptions { threads: 1, same_packets: false }, &mut |_| true).unwrap();
-    let measure = &result.measured.measure;
-    let ended: u64 = measure.lost.values().chain(measure.rejected.values()).sum();
-    assert_eq!(measure.offered.packets, measure.carried.packets + ended, "{set:?}");
-    let document = summary(&result, "test");
-    let parts: f64 = document["attribution_ns"].as_object().unwrap().values().filter_map(Value::as_f64).sum();
-    let sojourn = document["sojourn_ns"]["mean"].as_f64().unwrap();
-    assert!((parts - sojourn).abs() < 1e-6 * sojourn, "{set:?}: {parts} and {sojourn}");
-    document
-}
-
-fn number(of: &Value, at: &str) -> f64 {
-    of.pointer(at).and_then(Value::as_f64).unwrap_or_else(|| panic!("{at} of {of}"))
+    documents::document(&[&QUICK, set])
 }
 
 #[test]
@@ -88,7 +72,7 @@ fn it_goes_with_controllers_applications_prefetchers_sockets_and_policies_and_sa
         let found = document(&[&[RING, SNOOP], with].concat());
         assert!(number(&found, "/snooping/broadcasts") > 1000.0, "{with:?}");
     }
-    let refused = |set: &[&str]| match read(set) {
+    let refused = |set: &[&str]| match documents::read(&[&QUICK, set]) {
         Err(error) => error.to_string(),
         Ok(scenario) => match run(&scenario, RunOptions { threads: 1, same_packets: false }, &mut |_| true) {
             Err(error) => error.to_string(),

@@ -1,7 +1,8 @@
 //! Addresses of the NIC that an IOMMU translates: who waits, for what, and who does not.
 
 use serde_json::Value;
-use sim::{Overrides, RunOptions, Scenario, run, summary};
+
+use super::documents::{self, number};
 
 const QUICK: [&str; 8] = [
     "run.packets=6000",
@@ -14,23 +15,8 @@ const QUICK: [&str; 8] = [
     "function.forward.prefixes=2000",
 ];
 
-/// The document; packets are conserved and the sojourn is accounted for.
 fn document(set: &[&str]) -> Value {
-    let set = QUICK.iter().chain(set).map(|s| s.to_string()).collect();
-    let scenario = Scenario::read("", "test", &Overrides { set, ..Overrides::default() }).unwrap();
-    let result = run(&scenario, RunOptions { threads: 1, same_packets: false }, &mut |_| true).unwrap();
-    let measure = &result.measured.measure;
-    let ended: u64 = measure.lost.values().chain(measure.rejected.values()).sum();
-    assert_eq!(measure.offered.packets, measure.carried.packets + ended);
-    let document = summary(&result, "test");
-    let parts: f64 = document["attribution_ns"].as_object().unwrap().values().filter_map(Value::as_f64).sum();
-    let sojourn = number(&document, "/sojourn_ns/mean");
-    assert!((parts - sojourn).abs() < 1e-6 * sojourn, "{parts} and {sojourn}");
-    document
-}
-
-fn number(of: &Value, at: &str) -> f64 {
-    of.pointer(at).and_then(Value::as_f64).unwrap_or_else(|| panic!("{at} of {of}"))
+    documents::document(&[&QUICK, set])
 }
 
 /// What differs between two runs with the same settings, or says which they were.
@@ -178,7 +164,6 @@ fn one_invalidation_at_a_time_bounds_the_rate_of_all_cores() {
 #[test]
 fn cells_of_a_packet_buffer_stay_mapped() {
     let set = ["machine.iommu.mode=strict", "buffer.allocation=cells", "buffer.size=8 MiB"];
-    let set = set.iter().map(|s| s.to_string()).collect();
-    let error = Scenario::read("", "test", &Overrides { set, ..Overrides::default() }).unwrap_err().to_string();
+    let error = documents::read(&[&set]).unwrap_err().to_string();
     assert!(error.contains("with buffer: allowed is one of them: cells of a packet buffer stay mapped"), "{error}");
 }

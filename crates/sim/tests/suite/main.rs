@@ -4,6 +4,7 @@ mod applications;
 mod clones;
 mod coherence;
 mod control_plane;
+mod documents;
 mod draws;
 mod functional;
 mod gpu;

@@ -1,7 +1,9 @@
 //! Slices and ways of applications, skipping, bypass, and tables in stacked DRAM, on the server.
 
 use serde_json::Value;
-use sim::{Overrides, RunOptions, Scenario, run, summary};
+use sim::{RunOptions, run};
+
+use super::documents::{self, number};
 
 const QUICK: [&str; 9] = [
     "run.packets=6000",
@@ -18,26 +20,8 @@ const QUICK: [&str; 9] = [
 const SMALL: [&str; 3] = ["machine.l2.size=64 KiB", "machine.llc.size=352 KiB", "run.warmup=30000"];
 const TENANT: &str = "neighbours=[{name=\"tenant\", working_set=\"4 MiB\", stores=0.3}]";
 
-fn read(set: &[&str]) -> Result<Scenario, sim::ScenarioError> {
-    let set = QUICK.iter().chain(set).map(|s| s.to_string()).collect();
-    Scenario::read("", "test", &Overrides { set, ..Overrides::default() })
-}
-
-/// The document; packets are conserved and the sojourn is accounted for.
 fn document(set: &[&str]) -> Value {
-    let result = run(&read(set).unwrap(), RunOptions { threads: 1, same_packets: false }, &mut |_| true).unwrap();
-    let measure = &result.measured.measure;
-    let ended: u64 = measure.lost.values().chain(measure.rejected.values()).sum();
-    assert_eq!(measure.offered.packets, measure.carried.packets + ended, "{set:?}");
-    let document = summary(&result, "test");
-    let parts: f64 = document["attribution_ns"].as_object().unwrap().values().filter_map(Value::as_f64).sum();
-    let sojourn = document["sojourn_ns"]["mean"].as_f64().unwrap();
-    assert!((parts - sojourn).abs() < 1e-6 * sojourn, "{set:?}: {parts} and {sojourn}");
-    document
-}
-
-fn number(of: &Value, at: &str) -> f64 {
-    of.pointer(at).and_then(Value::as_f64).unwrap_or_else(|| panic!("{at} of {of}"))
+    documents::document(&[&QUICK, set])
 }
 
 #[test]
@@ -102,7 +86,8 @@ fn tables_that_a_cold_llc_misses_are_not_skipped() {
 #[test]
 fn memory_that_nobody_has_is_refused_with_what_there_is() {
     let refused = |set: &[&str]| {
-        let found = read(set).and_then(|s| run(&s, RunOptions { threads: 1, same_packets: false }, &mut |_| true));
+        let found = documents::read(&[&QUICK, set])
+            .and_then(|s| run(&s, RunOptions { threads: 1, same_packets: false }, &mut |_| true));
         found.map(|_| ()).unwrap_err().to_string()
     };
     let said = refused(&["machine.applications.table.bypass=true"]);

@@ -2,7 +2,8 @@
 //! the direction is asserted, and the size is printed (`docs/guide/io-techniques.md` has it).
 
 use serde_json::Value;
-use sim::{Overrides, RunOptions, Scenario, run, summary};
+
+use super::documents::{document, number, read};
 
 /// Eight cores that forward packets of 1500 B by a small table, at 200 Gbps, as ShRing's bed: rings of 1024 descriptors each hold
 /// 12 MiB, and the LLC gives devices 2 of 11 ways.
@@ -24,29 +25,6 @@ const WIDE: [&str; 14] = [
 ];
 
 const SHORT: &str = "traffic.sizes={fixed=\"64 B\"}";
-
-fn read(set: &[&str]) -> Result<Scenario, sim::ScenarioError> {
-    let set = set.iter().map(|s| s.to_string()).collect();
-    Scenario::read("", "test", &Overrides { set, ..Overrides::default() })
-}
-
-/// The document; packets are conserved and the sojourn is accounted for.
-fn document(set: &[&[&str]]) -> Value {
-    let set = set.concat();
-    let result = run(&read(&set).unwrap(), RunOptions { threads: 1, same_packets: false }, &mut |_| true).unwrap();
-    let measure = &result.measured.measure;
-    let ended: u64 = measure.lost.values().chain(measure.rejected.values()).sum();
-    assert_eq!(measure.offered.packets, measure.carried.packets + ended, "{set:?}");
-    let document = summary(&result, "test");
-    let parts: f64 = document["attribution_ns"].as_object().unwrap().values().filter_map(Value::as_f64).sum();
-    let sojourn = document["sojourn_ns"]["mean"].as_f64().unwrap();
-    assert!((parts - sojourn).abs() < 1e-6 * sojourn, "{set:?}: {parts} and {sojourn}");
-    document
-}
-
-fn number(of: &Value, at: &str) -> f64 {
-    of.pointer(at).and_then(Value::as_f64).unwrap_or_else(|| panic!("{at} of {of}"))
-}
 
 /// What a run did, of what the papers speak of.
 #[derive(Debug)]
@@ -262,7 +240,7 @@ fn payload_that_stays_in_the_nic_crosses_neither_pcie_nor_memory() {
 
 #[test]
 fn what_cannot_be_is_refused_with_its_reason() {
-    let refused = |set: &[&str]| read(set).map(|_| ()).unwrap_err().to_string();
+    let refused = |set: &[&str]| read(&[set]).map(|_| ()).unwrap_err().to_string();
     let said = refused(&["nic.rings=shared"]);
     assert!(said.contains("which lies in another core's ring"), "{said}");
     let said = refused(&["nic.driver=\"mlx5\"", "nic.deliveries=512"]);

@@ -2,7 +2,8 @@
 //! asserted, and sizes are printed (`docs/guide/io-techniques.md` has them).
 
 use serde_json::Value;
-use sim::{Overrides, RunOptions, Scenario, run, summary};
+
+use super::documents::{document, number, read};
 
 /// Two cores that forward packets of 1518 B at 80 Gbps, behind a victim LLC of 11 ways of which two are of devices, as Skylake has it.
 const NIC: [&str; 14] = [
@@ -23,29 +24,6 @@ const NIC: [&str; 14] = [
 ];
 /// Rings whose packets fit the I/O ways, if nobody else has them.
 const SHORT: [&str; 4] = ["nic.rx_descriptors=64", "nic.tx_descriptors=64", "mempool.size=512", "mempool.cache=32"];
-
-fn read(set: &[&str]) -> Result<Scenario, String> {
-    let set = set.iter().map(|s| s.to_string()).collect();
-    Scenario::read("", "test", &Overrides { set, ..Overrides::default() }).map_err(|error| error.to_string())
-}
-
-/// The document; packets are conserved and the sojourn is accounted for.
-fn document(set: &[&[&str]]) -> Value {
-    let set = set.concat();
-    let result = run(&read(&set).unwrap(), RunOptions { threads: 1, same_packets: false }, &mut |_| true).unwrap();
-    let measure = &result.measured.measure;
-    let ended: u64 = measure.lost.values().chain(measure.rejected.values()).sum();
-    assert_eq!(measure.offered.packets, measure.carried.packets + ended, "{set:?}");
-    let document = summary(&result, "test");
-    let parts: f64 = document["attribution_ns"].as_object().unwrap().values().filter_map(Value::as_f64).sum();
-    let sojourn = document["sojourn_ns"]["mean"].as_f64().unwrap();
-    assert!((parts - sojourn).abs() < 1e-6 * sojourn, "{set:?}: {parts} and {sojourn}");
-    document
-}
-
-fn number(of: &Value, at: &str) -> f64 {
-    of.pointer(at).and_then(Value::as_f64).unwrap_or_else(|| panic!("{at} of {of}"))
-}
 
 /// Of the NIC's writes, in place.
 fn nic_hits(of: &Value) -> f64 {
@@ -142,7 +120,8 @@ fn a_co_runner_on_the_inclusive_ways_slows_though_masks_are_disjoint() {
 
 #[test]
 fn what_a_storage_device_cannot_be_is_refused_with_its_reason() {
-    let refused = |neighbour: &str| read(&[&format!("neighbours=[{{{neighbour}}}]")]).map(|_| ()).unwrap_err();
+    let refused =
+        |neighbour: &str| read(&[&[&format!("neighbours=[{{{neighbour}}}]")]]).map(|_| ()).unwrap_err().to_string();
     for (neighbour, said) in [
         ("kind=\"storage\"", "neighbours[0].rate: none: kind = \"storage\" needs it"),
         ("kind=\"storage\", rate=\"0 Gbps\"", "neighbours[0].rate: 0 Gbps: allowed are 1 Mbps to 512 GB/s"),
@@ -167,6 +146,9 @@ fn what_a_storage_device_cannot_be_is_refused_with_its_reason() {
     ] {
         assert!(refused(neighbour).contains(said), "{}", refused(neighbour));
     }
-    let refused = read(&["machine.llc.inclusive_ways=2", "machine.llc.inclusion=inclusive"]).map(|_| ()).unwrap_err();
+    let refused = read(&[&["machine.llc.inclusive_ways=2", "machine.llc.inclusion=inclusive"]])
+        .map(|_| ())
+        .unwrap_err()
+        .to_string();
     assert!(refused.contains("machine.llc.inclusive_ways: given with machine.llc.inclusion = inclusive"), "{refused}");
 }
