@@ -56,8 +56,10 @@ def main() -> None:
     for name, entry in project["scripts"].items():
         module, function = entry.split(":")
         command = scripts / name
+        # As pip writes it: a worker that a command starts imports the command again, and is not to run it.
         command.write_text(
-            f"#!{sys.executable}\nimport sys\n\nfrom {module} import {function}\n\nsys.exit({function}())\n"
+            f"#!{sys.executable}\nimport sys\n\nfrom {module} import {function}\n\n"
+            f'if __name__ == "__main__":\n    sys.exit({function}())\n'
         )
         command.chmod(0o755)
 
