@@ -10,7 +10,7 @@ use units::{CoreId, LINE_BYTES, PacketId, Ps};
 
 use super::driver_spec::{DriverSpec, MOST_BULK, Reclaim};
 use super::mempool::Mempool;
-use super::rings::{RING_LOCK, RxRings, SharedRing};
+use super::rings::{RING_LOCK, RxRings, SharedRing, filled};
 use super::{NicSpec, POOL, RX_COMPLETIONS, RX_RING, RX_SW_RING, TX_RING, TX_SW_RING};
 
 /// Of a received packet in a compressed session: 8 in a slot of 64 (`mlx5_mini_cqe8`).
@@ -127,11 +127,7 @@ impl RxQueue {
     /// Queue number `number` of a core as `nic` has it, all descriptors posted with mbufs of `pool`, which lie `stride` bytes apart; [`None`] if the
     /// pool has too few.
     pub fn new(nic: &NicSpec, number: u32, stride: u64, core: CoreId, pool: &mut Mempool) -> Option<RxQueue> {
-        let mut posted = Vec::new();
-        let own = nic.rings != RxRings::Shared;
-        if own && !pool.get_bulk(core, nic.rx_descriptors as usize, &mut posted, &mut probe::Null) {
-            return None;
-        }
+        let posted = if nic.rings == RxRings::Shared { Vec::new() } else { filled(nic, core, pool)? };
         let deliveries = u64::from(nic.deliveries());
         Some(RxQueue {
             descriptors: u64::from(nic.rx_descriptors),

@@ -43,6 +43,9 @@ pub struct DriverSpec {
     pub rx_entry: u32,
     /// Mbufs that are posted at once, 1 to 64.
     pub rx_bulk: u32,
+    /// Whether the program's first core fills all rings before any core polls, an mbuf at a time through its cache of the pool, as
+    /// `rte_eth_dev_start` does. Otherwise each core fills its own at once.
+    pub filled_by_first: bool,
     /// Whether a refill rings a doorbell, which is a store to the NIC. Otherwise it writes a record in memory, which the NIC reads.
     pub rx_doorbell: bool,
     /// Bytes of a transmit descriptor or of a work queue entry, 16 to 256.
@@ -84,6 +87,7 @@ impl Default for DriverSpec {
             returns_slots: false,
             rx_entry: 8,
             rx_bulk: 32,
+            filled_by_first: false,
             rx_doorbell: true,
             tx_descriptor: packet::TX_DESCRIPTOR_BYTES as u32,
             tx_copied: 0,

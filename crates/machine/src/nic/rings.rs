@@ -49,6 +49,19 @@ pub(super) const RING_LOCK: LockId = LockId(u32::MAX);
 /// Bytes behind the driver's array of a shared ring: its lock and the number that is posted next.
 pub(super) const RING_HEAD_BYTES: u64 = LINE_BYTES;
 
+/// The mbufs that a ring of `nic` starts with: those that `core` takes at once or, where the first core fills all rings, those that
+/// this takes one by one, whose cache goes down from the last mbuf of each refill. [`None`] if there are too few.
+pub(super) fn filled(nic: &NicSpec, core: CoreId, pool: &mut Mempool) -> Option<Vec<u32>> {
+    let n = nic.rx_descriptors as usize;
+    let mut posted = Vec::with_capacity(n);
+    let all = if nic.driver.filled_by_first {
+        (0..n).all(|_| pool.get_bulk(CoreId(0), 1, &mut posted, &mut probe::Null))
+    } else {
+        pool.get_bulk(core, n, &mut posted, &mut probe::Null)
+    };
+    all.then_some(posted)
+}
+
 /// The ring of empty buffers that all cores share.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SharedRing {
@@ -63,10 +76,7 @@ pub struct SharedRing {
 impl SharedRing {
     /// That of `nic`, filled with mbufs of `pool`; [`None`] if the pool has too few.
     pub fn new(nic: &NicSpec, pool: &mut Mempool) -> Option<SharedRing> {
-        let mut mbufs = Vec::new();
-        if !pool.get_bulk(CoreId(0), nic.rx_descriptors as usize, &mut mbufs, &mut probe::Null) {
-            return None;
-        }
+        let mbufs = filled(nic, CoreId(0), pool)?;
         let descriptors = u64::from(nic.rx_descriptors);
         let head = (descriptors * u64::from(nic.driver.rx_entry)).next_multiple_of(LINE_BYTES);
         Some(SharedRing { descriptors, posted: (0..).zip(mbufs).collect(), post_next: descriptors, head })

@@ -159,6 +159,40 @@ mod tests {
     }
 
     #[test]
+    fn one_core_fills_all_rings_side_by_side_where_each_by_itself_leaves_what_its_cache_took() {
+        let spec =
+            MempoolSpec { size: 1000, cache: 64, kind: MempoolKind::Fifo, shuffled: false, element: None, start: None };
+        let filled = |filled_by_first| {
+            let mut pool = Mempool::new(&spec, 2);
+            let driver = DriverSpec { filled_by_first, ..DriverSpec::default() };
+            let nic = NicSpec { driver, ..nic_of(128) };
+            let rings = [0, 1].map(|core| RxQueues::new(&nic, MBUF_STRIDE, CoreId(core), &mut pool).unwrap());
+            assert_eq!(pool.free(), 1000 - 2 * 128);
+            rings.map(|ring| ring.queue(0).posted_mbufs().collect::<Vec<u32>>())
+        };
+        // Each takes 128 + 64, of which it posts the last, that one first.
+        assert_eq!(filled(false), [(64..192).collect::<Vec<u32>>(), (256..384).collect()]);
+        // A refill brings the one that is wanted and 64 more, of which the last is posted first, too.
+        let mut posted: Vec<u32> = (0..4).flat_map(|refill| (refill * 65..(refill + 1) * 65).rev()).collect();
+        posted.truncate(256);
+        posted[..128].reverse();
+        posted[128..].reverse();
+        assert_eq!(filled(true), [&posted[..128], &posted[128..]]);
+    }
+
+    #[test]
+    fn a_ring_is_filled_from_a_pool_that_has_just_as_many() {
+        let spec =
+            MempoolSpec { size: 160, cache: 64, kind: MempoolKind::Fifo, shuffled: false, element: None, start: None };
+        let driver = DriverSpec { filled_by_first: true, ..DriverSpec::default() };
+        let nic = |descriptors| NicSpec { driver: driver.clone(), ..nic_of(descriptors) };
+        for (descriptors, enough) in [(128, true), (160, true), (192, false)] {
+            let rx = RxQueues::new(&nic(descriptors), MBUF_STRIDE, CoreId(0), &mut Mempool::new(&spec, 1));
+            assert_eq!(rx.is_some(), enough, "{descriptors}");
+        }
+    }
+
+    #[test]
     fn cores_post_to_one_ring_under_its_lock_and_read_their_own_arrivals() {
         let spec =
             MempoolSpec { size: 1000, cache: 0, kind: MempoolKind::Fifo, shuffled: false, element: None, start: None };
