@@ -7,12 +7,14 @@ use DramCommand::{Act, Pre, Rd, Ref, RefBank, RefSame, Wr};
 use TimingScope::{Bank, Group, OtherRank, Rank};
 
 /// Names of all presets, for messages and loops.
-pub const NAMES: [&str; 14] = [
+pub const NAMES: [&str; 16] = [
     "sdram-100-2",
     "sdram-100-4",
     "ddr3-1600k",
+    "ddr4-2133p",
     "ddr4-2400u",
     "ddr4-2666v",
+    "ddr4-2933y",
     "ddr4-3200aa",
     "ddr5-4800b",
     "ddr5-5600b",
@@ -30,8 +32,10 @@ pub fn preset(name: &str) -> Option<Standard> {
         "sdram-100-2" => sdram_100(2),
         "sdram-100-4" => sdram_100(4),
         "ddr3-1600k" => ddr3_1600k(),
+        "ddr4-2133p" => ddr4_2133p(),
         "ddr4-2400u" => ddr4_2400u(),
         "ddr4-2666v" => ddr4_2666v(),
+        "ddr4-2933y" => ddr4_2933y(),
         "ddr4-3200aa" => ddr4_3200aa(),
         "ddr5-4800b" => ddr5_4800b(),
         "ddr5-5600b" => ddr5_5600b(),
@@ -279,6 +283,90 @@ pub fn ddr4_2400u() -> Standard {
             idd4w: 123.0,
             idd5: 250.0,
         }),
+    }
+}
+
+/// DDR4-2133 15-15-15, 8 Gb x8, 64 bits.
+pub fn ddr4_2133p() -> Standard {
+    Standard {
+        name: "ddr4-2133p".into(),
+        source: "JESD79-4C DDR4-2133P, 8 Gb x8; currents: DRAMsim3 DDR4_8Gb_x8_2133".into(),
+        clock_mhz: 1066,
+        timings: timings(&[
+            ("BL", 4),      // BL8 at double data rate
+            ("CL", 15),     // speed bin P
+            ("CWL", 11),    // first set at 2133 MT/s
+            ("RCD", 15),    // 14.06 ns
+            ("RP", 15),     // 14.06 ns
+            ("RAS", 36),    // 33 ns
+            ("RC", 51),     // 47.06 ns
+            ("RRD_S", 4),   // 3.7 ns, 1 KiB page
+            ("RRD_L", 6),   // 5.3 ns, 1 KiB page
+            ("FAW", 23),    // 21 ns, 1 KiB page
+            ("RTP", 8),     // 7.5 ns
+            ("WR", 16),     // 15 ns
+            ("CCD_S", 4),   // 4 clocks
+            ("CCD_L", 6),   // 5.36 ns
+            ("RTW", 2),     // preambles
+            ("WTR_S", 3),   // 2.5 ns
+            ("WTR_L", 8),   // 7.5 ns
+            ("RTRS", 2),    // assumed, as Ramulator's nCS
+            ("RFC", 374),   // tRFC1 350 ns, 8 Gb
+            ("REFI", 8320), // 7.8 us
+        ]),
+        currents: Some(Currents {
+            devices: 8,
+            vdd: 1.2,
+            idd0: 45.0,
+            idd2n: 33.0,
+            idd3n: 40.0,
+            idd4r: 125.0,
+            idd4w: 115.0,
+            idd5: 250.0,
+        }),
+        ..ddr4_2400u()
+    }
+}
+
+/// DDR4-2933 21-21-21, 8 Gb x8, 64 bits.
+pub fn ddr4_2933y() -> Standard {
+    Standard {
+        name: "ddr4-2933y".into(),
+        source: "JESD79-4C DDR4-2933Y, 8 Gb x8; currents: DRAMsim3 DDR4_8Gb_x8_2933".into(),
+        clock_mhz: 1466,
+        timings: timings(&[
+            ("BL", 4),       // BL8 at double data rate
+            ("CL", 21),      // speed bin Y
+            ("CWL", 16),     // second set at 2933 MT/s, as DRAMsim3 has it
+            ("RCD", 21),     // 14.32 ns
+            ("RP", 21),      // 14.32 ns
+            ("RAS", 47),     // 32 ns
+            ("RC", 68),      // 46.32 ns
+            ("RRD_S", 4),    // 2.7 ns, 1 KiB page
+            ("RRD_L", 8),    // 4.9 ns, 1 KiB page
+            ("FAW", 31),     // 21 ns, 1 KiB page
+            ("RTP", 11),     // 7.5 ns
+            ("WR", 22),      // 15 ns
+            ("CCD_S", 4),    // 4 clocks
+            ("CCD_L", 8),    // 5 ns
+            ("RTW", 2),      // preambles
+            ("WTR_S", 4),    // 2.5 ns
+            ("WTR_L", 11),   // 7.5 ns
+            ("RTRS", 2),     // assumed, as Ramulator's nCS
+            ("RFC", 514),    // tRFC1 350 ns, 8 Gb
+            ("REFI", 11440), // 7.8 us
+        ]),
+        currents: Some(Currents {
+            devices: 8,
+            vdd: 1.2,
+            idd0: 54.0,
+            idd2n: 36.0,
+            idd3n: 49.0,
+            idd4r: 157.0,
+            idd4w: 141.0,
+            idd5: 250.0,
+        }),
+        ..ddr4_2400u()
     }
 }
 
