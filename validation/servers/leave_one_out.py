@@ -28,6 +28,8 @@ OLDER: Final = (CPI, 62.0)
 """Of the core next to Ivy Bridge's, Haswell's, by CSIT's l2patch."""
 # One core's cycles on Skylake's core, by a source that is not PacketMill.
 OTHERS: Final = ("CX-4 rdma, 1 worker", "CX-4 mlx5, 1 worker", "CX-5 rdma, 1 worker", "CX-5 mlx5, 1 worker")
+# A doorbell a packet, by a source that is not ixy.
+RUNG: Final = "NAT, 1 core"
 # What Intel says of one clock: Sunny Cove over Skylake 1.18, Golden Cove over Cypress Cove 1.19.
 GAIN: Final = 1.18 * 1.19
 
@@ -57,6 +59,24 @@ def refitted() -> Without:
     return Without({"": [*_core(cpi, stall), "nic.queue_interval=0 ns"]}, words)
 
 
+def rung() -> Without:
+    """ixy's core as the one next to it, and its doorbells by the one program of another source that rings one a packet.
+
+    How long a doorbell is under way is a line through two runs. That says nothing of what ringing itself takes, nor of
+    pipelines.
+    """
+    (row,) = (row for row in _rows("PacketMill") if row["case"] == RUNG)
+    at = np.array([100.0, 200.0])
+    rates = [_predicted([row], [f"nic.doorbell_interval={ns:.0f} ns"])[0]["predicted"] for ns in at]
+    times = 1.0 / np.array(rates)
+    slope = float(times[1] - times[0]) / float(at[1] - at[0])
+    interval = max(float(at[0]) + (1.0 / float(row["measured"]) - float(times[0])) / slope, 0.0)
+    settings = [*_core(*OLDER), f"nic.doorbell_interval={interval:.1f} ns"]
+    settings += [f"nic.{each}=0 ns" for each in ("doorbell", "rx_pipeline", "tx_pipeline")]
+    words = f"a core as Haswell's; doorbell_interval {interval:.0f} ns by PacketMill's NAT; no doorbell, no pipelines"
+    return Without({"": settings}, words)
+
+
 def _core(cpi: float, stall: float) -> list[str]:
     return [f"machine.core.cpi={cpi:.4f}", f"machine.core.packet_stall={stall:.1f} cycles"]
 
@@ -64,15 +84,13 @@ def _core(cpi: float, stall: float) -> list[str]:
 def without() -> dict[str, Without]:
     """What each source's rows are set to when it is left out."""
     rapids = _core(CPI / GAIN, STALL / GAIN)
-    ixy = [*_core(*OLDER), *(f"nic.{each}=0 ns" for each in ("doorbell", "doorbell_interval"))]
-    ixy += [f"nic.{each}=0 ns" for each in ("rx_pipeline", "tx_pipeline")]
     return {
         "PacketMill": refitted(),
         "VPP IPv4": Without(
             {"": ["nic.packet_interval=0 ns"], "xeon-platinum-8562y": rapids},
             "Emerald Rapids by Intel's gains of its cores at one clock; no packet_interval",
         ),
-        "ixy": Without({"": ixy}, "a core as Haswell's; no doorbells, no pipelines"),
+        "ixy": rung(),
         "CSIT VPP": Without({"": _core(CPI, STALL)}, "a core as Skylake's"),
     }
 
