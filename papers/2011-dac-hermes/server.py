@@ -63,7 +63,7 @@ SAME_MEMORY: Final = {
     "H100": {"machine.gpu.shaders.memory.standard": "ddr5-4800b", "machine.gpu.shaders.memory.channels": 16},
     "MI300A": {"machine.gpu.shaders.memory.standard": "hbm3-6400", "machine.gpu.shaders.memory.channels": 52},
 }
-FUNCTIONS: Final[dict[str, str]] = {"forwarding": "forwarding", "rules": "classify", "inspection": "inspect"}
+FUNCTIONS: Final[dict[str, str]] = {"forwarding": "forwarding", "rules": "classify"}
 STAYS: Final = {"machine.gpu.posting": "persistent", "machine.gpu.batch": 32, "machine.gpu.timeout": "0 ns"}
 BATCHES: Final = {"machine.gpu.batch": 256, "machine.gpu.timeout": "50 us"}
 SYSTEMS: Final[dict[str, tuple[str, Mapping[str, Any]]]] = {
@@ -161,7 +161,8 @@ def _gain(document: Mapping[str, Any], of: tuple[str, str], systems: tuple[str, 
     one, other = (_values(document, (*of, system, load)) for system in systems)
     found = [b / a if load == "delay" else a / b for a, b in zip(one, other, strict=True)]
     mean, wide = interval(found)
-    return f"{q.digits(mean, 3)} ± {q.digits(wide, 2)} times"
+    # Of runs that carry the same it is a rounding's.
+    return f"{q.digits(mean, 3)} ± {q.digits(wide, 2) if wide > 1e-9 else 0} times"
 
 
 def _bound(document: Mapping[str, Any], key: Key) -> str:

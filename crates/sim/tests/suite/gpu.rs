@@ -318,6 +318,19 @@ fn a_gpu_that_falls_behind_loses_packets_and_no_mbuf() {
     }
 }
 
+/// What waits for a GPU that is busy is gathered, however long ago its time was up.
+#[test]
+fn batches_fill_while_others_wait_for_the_gpu() {
+    for attached in ["discrete", "integrated"] {
+        let slow = ["machine.gpu.shaders.frequency=\"20 MHz\"", "machine.gpu.timeout=\"1 us\"", "traffic.load=0.3"];
+        let attached = format!("machine.gpu.attached={attached}");
+        let (server, _) = run(&read(&[&slow[..], &[attached.as_str()]].concat()).unwrap(), 10_000);
+        let did = server.gpu().unwrap();
+        assert!(did.launched > 100 * did.batches, "{attached}: {did:?}");
+        assert!(did.late < did.batches / 4, "{attached}: {did:?}");
+    }
+}
+
 #[test]
 fn a_share_of_flows_goes_to_the_gpu() {
     for share in [0.1, 0.5, 0.9] {

@@ -67,6 +67,7 @@ impl Server {
         if gpu.ready > 0 && gpu.copying.is_none() && gpu.under_way() < gpu.spec.streams() as usize {
             gpu.ready -= 1;
             let Some(mut batch) = gpu.waiting.pop_front() else { return };
+            let next_goes = gpu.overdue && gpu.waiting.is_empty() && !gpu.filling.packets.is_empty();
             (batch.started, batch.until) = (now, now);
             if discrete {
                 gpu.copying = Some(batch);
@@ -75,7 +76,11 @@ impl Server {
                 batch.copied = now;
                 gpu.copied.push_back(batch);
             }
+            if next_goes {
+                self.close_late();
+            }
         }
+        let Some(gpu) = &mut self.gpu else { return };
         if gpu.running.is_none()
             && let Some(mut batch) = gpu.copied.pop_front()
         {

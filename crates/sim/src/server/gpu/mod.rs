@@ -3,7 +3,7 @@
 //! 1. A core's burst runs the function on each packet, in zero simulated time, as for itself; what the function touches becomes a
 //!    lane. The core writes an entry into the ring of tasks.
 //! 2. At the burst's end its packets join the batch that fills. The batch goes when it is full, or its first packet has waited for
-//!    `timeout`. Launching takes `call` of the core.
+//!    `timeout` and no other batch waits for the GPU. Launching takes `call` of the core.
 //! 3. Discrete: the copy engine reads frames from the server's memory, one after the other at the link's rate, as a device does.
 //!    Integrated: nothing is copied.
 //! 4. The kernel runs on the shader cores, a warp for 32 packets; kernels run one after the other. Its L2 asks memory of its own,
@@ -232,6 +232,8 @@ pub(super) struct ServerGpu {
     block: u32,
 
     filling: GpuBatch,
+    /// Its time is up, and it goes on filling since others wait before it.
+    overdue: bool,
     /// Those that were launched, in order; the first `ready` of them may start.
     waiting: VecDeque<GpuBatch>,
     ready: usize,
@@ -259,7 +261,7 @@ pub(super) struct ServerGpu {
 
 state::state!(ServerGpu {
     values: [
-        filling, waiting, ready, copying, copied, running, turn, executed, returning, returned, handed, held,
+        filling, overdue, waiting, ready, copying, copied, running, turn, executed, returning, returned, handed, held,
         next_slot, lanes, code, kernel, persistent, shaders, places, counters
     ],
     arrays: [],
@@ -340,6 +342,7 @@ impl ServerGpu {
             tables,
             block: spec.block.min(resident),
             filling: GpuBatch::default(),
+            overdue: false,
             waiting: VecDeque::new(),
             ready: 0,
             copying: None,
@@ -577,19 +580,11 @@ impl Server {
         let Some(gpu) = &mut self.gpu else { return };
         match turn {
             GpuTurn::Deadline(number) if gpu.filling.number == number && !gpu.filling.packets.is_empty() => {
-                let core = gpu.filling.packets[0].core;
-                if gpu.persistent.as_mut().is_some_and(PersistentTasks::holds_back) {
+                if !gpu.waiting.is_empty() || gpu.persistent.as_ref().is_some_and(PersistentTasks::is_full) {
+                    gpu.overdue = true;
                     return;
                 }
-                gpu.close(now, true);
-                // A core has posted what it had of a burst at that burst's end.
-                let at_once = gpu.persistent.is_some() && gpu.spec.timeout.ps() == Ps::ZERO;
-                if !at_once && self.cores[core].is_in_burst() {
-                    // It looks at the time when its burst is done.
-                    self.cores[core].to_launch += 1;
-                } else {
-                    self.launch(core, 1);
-                }
+                self.close_late();
             }
             GpuTurn::Deadline(_) => {}
             GpuTurn::Launched => gpu.ready += 1,
@@ -621,6 +616,22 @@ impl Server {
             | GpuTurn::Written(_) => return self.task_turn(turn, observer),
         }
         self.move_batches();
+    }
+
+    /// The batch that fills goes, since its time is up.
+    fn close_late(&mut self) {
+        let now = self.engine.now();
+        let Some(gpu) = &mut self.gpu else { return };
+        let core = gpu.filling.packets[0].core;
+        gpu.close(now, true);
+        // A core has posted what it had of a burst at that burst's end.
+        let at_once = gpu.persistent.is_some() && gpu.spec.timeout.ps() == Ps::ZERO;
+        if !at_once && self.cores[core].is_in_burst() {
+            // It looks at the time when its burst is done.
+            self.cores[core].to_launch += 1;
+        } else {
+            self.launch(core, 1);
+        }
     }
 
     /// Memory has answered what the copy engine has asked for: it is done at `at`.
@@ -746,6 +757,7 @@ impl GpuCounters {
 impl ServerGpu {
     /// The batch that fills is whole at `now`, or its time is up, and wants to be launched.
     fn close(&mut self, now: Ps, is_late: bool) {
+        self.overdue = false;
         let batch = self.filling.close(now);
         self.counters.close(&batch, is_late);
         self.waiting.push_back(batch);

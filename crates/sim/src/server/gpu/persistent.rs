@@ -61,8 +61,6 @@ pub(super) struct PersistentTasks {
     poll: u64,
     /// A dispatcher's time for a task when it always finds as many as it can.
     a_task: Ps,
-    /// The time of the task that fills is up, and there was no room.
-    overdue: bool,
     complete: Vec<FinishedWarp>,
     /// Slots of warps and those that are taken; entries of the FIFO; and for how long they were taken, up to a time.
     slots: u64,
@@ -92,7 +90,6 @@ impl PersistentTasks {
             tell: bus.tell.ps().since(scenario.machine.llc.latency.ps()),
             poll: shaders.memory().unloaded_hit() + u64::from(spec.shaders.pipeline),
             a_task: Ps(round.0 / u64::from(bus.most)),
-            overdue: false,
             complete: Vec::new(),
             slots: shaders.slots().into(),
             taken: 0,
@@ -126,10 +123,9 @@ impl PersistentTasks {
         self.since = now;
     }
 
-    /// Whether a task whose time is up goes on filling, until there is room for it.
-    pub(super) fn holds_back(&mut self) -> bool {
-        self.overdue = self.tasks.len() as u64 >= self.entries;
-        self.overdue
+    /// Whether no more tasks can be posted.
+    pub(super) fn is_full(&self) -> bool {
+        self.tasks.len() as u64 >= self.entries
     }
 
     fn task(&mut self, number: u64) -> Option<&mut PostedTask> {
@@ -181,8 +177,8 @@ impl Server {
         let Some(own) = &mut gpu.persistent else { return };
         own.count(now);
         while (own.tasks.len() as u64) < own.entries {
-            if gpu.waiting.is_empty() && own.overdue && !gpu.filling.packets.is_empty() {
-                own.overdue = false;
+            if gpu.waiting.is_empty() && gpu.overdue && !gpu.filling.packets.is_empty() {
+                gpu.overdue = false;
                 let batch = gpu.filling.close(now);
                 gpu.counters.close(&batch, true);
                 gpu.waiting.push_back(batch);
