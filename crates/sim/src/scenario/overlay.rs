@@ -387,7 +387,7 @@ pub(super) fn machine_name(machine: &MachineSpec, usual: &toml::Table, nic: Opti
         told.dram.standard = told.dram.standard.map(|part| DramPart::from(part.name()));
         toml::Table::try_from(&told)
     };
-    if let Some(preset) = resolve(usual.clone(), &[usual]).scenario
+    if let Some(preset) = resolve(usual.clone(), usual).scenario
         && let (Ok(was), Ok(is)) = (told(&preset.machine), told(machine))
     {
         changed("", &was, &is, &mut changes);

@@ -7,9 +7,7 @@ use units::Rate;
 
 use super::error::ScenarioError;
 use super::overlay::{DRIVER, PROGRAM, apply_standard, get_mut, merge, open_name, refuse_counted_masks, table};
-use super::presets::{
-    ALIASES, ARCHITECTURES, DRIVERS, NICS, PROCESSORS, PROGRAMS, Preset, find, known, names, nearest,
-};
+use super::presets::{ALIASES, ARCHITECTURES, DRIVERS, NICS, PROCESSORS, PROGRAMS, Preset, find, known, names};
 use super::{own_machine, own_part};
 
 /// A kind of part.
@@ -106,7 +104,7 @@ const MOST_BASES: usize = 8;
 pub(super) struct Composed {
     /// What holds where a scenario says nothing.
     pub usual: toml::Table,
-    /// Names that nobody ships; the preset's own part stands in for each, and for one of the preset's the nearest shipped one.
+    /// Names that nobody ships; the preset's own part stands in for each.
     pub faults: Vec<ScenarioError>,
     /// The NIC, where it is another than the preset's.
     pub nic: Option<String>,
@@ -122,15 +120,24 @@ pub(super) struct MachineFile<'a> {
 /// Puts the parts that `own` names, or else the preset, beneath and over what the preset says. In `own` their names become those that
 /// they are shipped by.
 ///
-/// A part's file that cannot be read or is no TOML is among the faults.
-pub(super) fn compose(preset: MachineFile, own: &mut toml::Table, origin: &str, kinds: &[PartKind]) -> Composed {
+/// # Errors
+/// A part's file that cannot be read or is no TOML.
+pub(super) fn compose(
+    preset: MachineFile,
+    own: &mut toml::Table,
+    origin: &str,
+    kinds: &[PartKind],
+) -> Result<Composed, ScenarioError> {
     let MachineFile { says: mut kept, name: file, folder } = preset;
     let (mut beneath, mut over) = (toml::Table::new(), toml::Table::new());
     let (mut faults, mut nic) = (Vec::new(), None);
     for kind in kinds {
         kind.open(&mut kept);
         kind.open(own);
-        let usual = kind.usual(&mut kept, file, folder, &mut faults);
+        let usual = match kind.named(&mut kept, file)? {
+            Some(name) => Some(kind.part(&kind.beside(&name, folder), file, &mut Vec::new())?),
+            None => None,
+        };
         let wanted = match kind.named(own, origin) {
             Ok(Some(name)) => kind.part(&name, origin, &mut Vec::new()).map(Some),
             Ok(None) => Ok(None),
@@ -157,12 +164,12 @@ pub(super) fn compose(preset: MachineFile, own: &mut toml::Table, origin: &str, 
         }
         kind.put_name(&mut kept, &part.name);
         let under = if kind.place == PartPlace::Beneath { &mut beneath } else { &mut over };
-        faults.extend(lay(under, part.says, &part.name).err());
+        lay(under, part.says, &part.name)?;
     }
     let has_a_name = get_mut(&mut kept, &["machine", "name"]).is_some();
     let has_a_processor = beneath.contains_key("machine");
     if has_a_processor {
-        faults.extend(lay(&mut beneath, kept, file).err());
+        lay(&mut beneath, kept, file)?
     } else {
         merge(&mut beneath, kept)
     }
@@ -170,7 +177,7 @@ pub(super) fn compose(preset: MachineFile, own: &mut toml::Table, origin: &str, 
     if !has_a_name {
         count_sockets(&mut beneath);
     }
-    Composed { usual: beneath, faults, nic }
+    Ok(Composed { usual: beneath, faults, nic })
 }
 
 /// A part that was found.
@@ -213,40 +220,6 @@ impl PartKind {
                 Err(ScenarioError::Value { origin: origin.into(), path: self.path.into(), message })
             }
         }
-    }
-
-    /// The part that a preset names in `kept`, or one that stands in for it where it cannot be.
-    fn usual(
-        &self,
-        kept: &mut toml::Table,
-        file: &str,
-        folder: &Path,
-        faults: &mut Vec<ScenarioError>,
-    ) -> Option<Part> {
-        let name = match self.named(kept, file) {
-            Ok(name) => name?,
-            Err(error) => {
-                faults.push(error);
-                self.forget(kept);
-                return None;
-            }
-        };
-        let found = self.part(&self.beside(&name, folder), file, &mut Vec::new());
-        found.map_or_else(
-            |error| {
-                faults.push(error);
-                self.forget(kept);
-                self.stand_in(&name)
-            },
-            Some,
-        )
-    }
-
-    /// The shipped part whose name is nearest, or else the first where a machine has to have one: what follows is judged with it.
-    fn stand_in(&self, name: &str) -> Option<Part> {
-        let shipped: Vec<&str> = self.lists.iter().flat_map(|list| names(list)).collect();
-        let first = || shipped.first().copied().filter(|_| self.form == PartForm::Name);
-        self.part(nearest(&shipped, name).or_else(first)?, "", &mut Vec::new()).ok()
     }
 
     fn put_name(&self, settings: &mut toml::Table, name: &str) {
@@ -354,22 +327,16 @@ impl PartKind {
 }
 
 /// `over` on `base`. A DRAM standard that it names takes the place of the DIMMs beneath.
-///
-/// # Errors
-/// One that cannot be: all else of `over` lies on `base` then.
-pub(super) fn lay(base: &mut toml::Table, mut over: toml::Table, origin: &str) -> Result<(), ScenarioError> {
-    let standard = own_part::taken(&mut over, origin, Path::new("")).and_then(|part| {
-        part.map_or(Ok(()), |part| apply_standard(base, &part)).map_err(|message| ScenarioError::Value {
+fn lay(base: &mut toml::Table, mut over: toml::Table, origin: &str) -> Result<(), ScenarioError> {
+    if let Some(part) = own_part::taken(&mut over, origin, Path::new(""))? {
+        apply_standard(base, &part).map_err(|message| ScenarioError::Value {
             origin: origin.into(),
             path: "machine.dram.standard".into(),
             message,
-        })
-    });
-    if standard.is_err() {
-        own_part::forget(&mut over);
+        })?;
     }
     merge(base, over);
-    standard
+    Ok(())
 }
 
 /// A slot of the processor and a NIC agree on the slower link. Where they have different widths and generations that is only an upper
@@ -668,43 +635,6 @@ mod tests {
         assert!(error("", &["machine.processor=skylake-sp"]).contains("frequency"));
     }
 
-    #[test]
-    fn all_that_is_wrong_in_a_machines_file_is_told_in_one_answer() {
-        let folder = folder("wrong");
-        let file = folder.join("mine.toml");
-        fs::write(
-            &file,
-            "[machine]\nprocessor = \"skylake\"\ncores = 2\n[machine.core]\nfrequence = \"3 GHz\"\n[machine.llc]\nsize = \"24.7 MB\"\n\
-             slices = 18\nhash = \"evenn\"\n[machine.dram]\nstandard = \"ddr4-2667\"\nchanels = 6\n[nic]\nmodel = \"connectx-4lx\"\n\
-             driver = \"mlx5x\"\n",
-        )
-        .unwrap();
-        let preset = format!("machine.preset={}", file.display());
-        let found = error("[traffic]\nload = 3.0\n", &[&preset]);
-        let of_file = format!("{}: ", file.display());
-        for expected in [
-            "machine.processor = \"skylake\": no such preset: did you mean skylake-sp?",
-            "machine.core: unknown field `frequence`",
-            "(did you mean `frequency`?)",
-            "machine.llc.hash: unknown variant `evenn`",
-            "(did you mean `even`?)",
-            "machine.dram.standard: \"ddr4-2667\": no such standard: did you mean ddr4-2666v?",
-            "machine.dram: unknown field `chanels`",
-            "(did you mean `channels`?)",
-            "nic.model = \"connectx-4lx\": no such preset: did you mean connectx-4-lx?",
-            "nic.driver = \"mlx5x\": no such preset: did you mean mlx5?",
-            "nic: missing field `rx_descriptors`",
-        ] {
-            let line =
-                found.lines().find(|line| line.contains(expected)).unwrap_or_else(|| panic!("{expected} in {found}"));
-            assert!(line.starts_with(&of_file), "{line}");
-        }
-        assert!(found.contains("test.toml: traffic.load: ") && found.contains("machine.llc.size"), "{found}");
-        let lines: Vec<&str> = found.lines().collect();
-        assert!(lines.iter().all(|line| lines.iter().filter(|other| other == &line).count() == 1), "{found}");
-        fs::remove_dir_all(&folder).unwrap();
-    }
-
     const MADE_DRIVERS: &[Preset] = &[
         Preset { name: "mlx5", text: "[nic.driver]\nqueue = 64\ncompressed = false\n" },
         Preset { name: "ixgbe", text: "[nic.driver]\nqueue = 16\n" },
@@ -725,7 +655,8 @@ mod tests {
         }
         let says = toml::from_str(preset).unwrap();
         let file = MachineFile { says, name: "box", folder: Path::new("") };
-        let Composed { mut usual, faults, .. } = compose(file, &mut own, "test.toml", &kinds);
+        let Composed { mut usual, faults, .. } =
+            compose(file, &mut own, "test.toml", &kinds).map_err(|e| e.to_string())?;
         match faults.first() {
             Some(fault) => Err(fault.to_string()),
             None => {

@@ -7,10 +7,10 @@ use units::Frequency;
 use super::error::ScenarioError;
 use super::files::FILES;
 use super::overlay::{
-    apply, drop_made_traffic, fit_io_ways, fit_size, get_mut, grow_pool, machine_name, names_first, not_a_number,
-    refuse_counted_masks, table, title, ways_of,
+    apply, apply_standard, drop_made_traffic, fit_io_ways, fit_size, get_mut, grow_pool, machine_name, merge,
+    names_first, not_a_number, refuse_counted_masks, table, title, ways_of,
 };
-use super::parts::{Composed, KINDS, MachineFile, compose, lay};
+use super::parts::{Composed, KINDS, MachineFile, compose};
 use super::presets::{MACHINES, SCENARIOS, find, known, names};
 use super::resolve::{ResolvedScenario, as_error, resolve, unbuildable};
 use super::spec::{RateSearch, Scenario};
@@ -69,29 +69,25 @@ impl Scenario {
         let replaced = overrides.put_over(&mut own, origin, shipped)?;
         let title = title(&before, &own, origin);
         let (preset, Composed { mut usual, mut faults, nic }) = machine(&mut own, origin)?;
-        let said = own.clone();
         let keeps_name = get_mut(&mut own, &["machine", "name"]).is_some();
         let touches_machine = own.get("machine").is_some() || nic.is_some();
-        let (mut merged, moved) = match laid_over(&usual, own, origin, &mut faults) {
+        let (mut merged, moved) = match laid_over(&usual, own, origin) {
             Ok(laid) => laid,
             Err(error) => {
                 faults.push(error);
                 return Err(as_error(faults).err().unwrap_or_else(|| value(origin, "", "it cannot be read")));
             }
         };
-        table(&mut merged, "machine").insert("preset".into(), preset.clone().into());
+        table(&mut merged, "machine").insert("preset".into(), preset.into());
         if let Some(title) = title {
             merged.insert("name".into(), title.into());
         }
         // What is counted in cycles moves with the clock that the scenario has.
         let clock = cycles::clock(&mut merged).or_else(|| cycles::clock(&mut usual));
-        // A machine's file of one's own may be what is wrong: the first shipped machine holds without it.
-        let mut sound = if find(MACHINES, &preset).is_none() { shipped_machine() } else { toml::Table::new() };
-        for settings in [&mut merged, &mut usual, &mut sound] {
+        for settings in [&mut merged, &mut usual] {
             cycles::in_time(settings, clock.unwrap_or(Frequency::from_ghz(1.0)));
         }
-        let file = MachineSays { file: &preset, says: &usual, sound: Some(&sound).filter(|it| !it.is_empty()) };
-        let mut scenario = judged(merged, &file, &said, origin, faults)?;
+        let mut scenario = judged(merged, &usual, origin, faults)?;
         if !keeps_name && touches_machine {
             scenario.machine.name = machine_name(&scenario.machine, &usual, nic.as_deref());
         }
@@ -194,29 +190,16 @@ fn machine(own: &mut toml::Table, origin: &str) -> Result<(String, Composed), Sc
         Err(e) => return Err(ScenarioError::Syntax { origin: name, message: e.to_string() }),
     };
     let folder = Path::new(&name).parent().unwrap_or(Path::new(""));
-    let standard = own_part::taken(&mut says, &name, folder).err();
-    if standard.is_some() {
-        own_part::forget(&mut says);
-    }
-    let mut composed = compose(MachineFile { says, name: &name, folder }, own, origin, &KINDS);
-    composed.faults.extend(standard);
+    own_part::taken(&mut says, &name, folder)?;
+    let composed = compose(MachineFile { says, name: &name, folder }, own, origin, &KINDS)?;
     Ok((name, composed))
 }
 
-/// What the first shipped machine says with its parts.
-fn shipped_machine() -> toml::Table {
-    let Ok(says) = toml::from_str(MACHINES[0].text) else { return toml::Table::new() };
-    let file = MachineFile { says, name: MACHINES[0].name, folder: Path::new("") };
-    compose(file, &mut toml::Table::new(), MACHINES[0].name, &KINDS).usual
-}
-
-/// `own` over what the machine says, and what moved with it, in words. DIMMs that cannot be are among `faults`, and those of the
-/// machine stand in.
+/// `own` over what the machine says, and what moved with it, in words.
 fn laid_over(
     usual: &toml::Table,
     mut own: toml::Table,
     origin: &str,
-    faults: &mut Vec<ScenarioError>,
 ) -> Result<(toml::Table, Vec<String>), ScenarioError> {
     let mut merged = usual.clone();
     let slower = cycles::clock_alone(usual, &mut own);
@@ -224,7 +207,10 @@ fn laid_over(
     let ways = own_ways.filter(|_| get_mut(&mut own, &["machine", "llc", "size"]).is_none());
     let fewer = own_ways.filter(|_| get_mut(&mut own, &["machine", "llc", "io_ways"]).is_none());
     let keeps_pool = get_mut(&mut own, &["mempool", "size"]).is_some();
-    faults.extend(lay(&mut merged, own, origin).err());
+    if let Some(part) = own_part::taken(&mut own, origin, Path::new(""))? {
+        apply_standard(&mut merged, &part).map_err(|e| value(origin, "machine.dram.standard", e))?;
+    }
+    merge(&mut merged, own);
     gpu_names::fill_in(&mut merged, origin)?;
     let moved = ways.and_then(|ways| fit_size(&mut merged, usual, ways));
     let clamped = fewer.filter(|ways| *ways > 0).and_then(|ways| fit_io_ways(&mut merged, ways));
@@ -233,35 +219,13 @@ fn laid_over(
     Ok((merged, moved.into_iter().chain(clamped).chain(grown).chain(slower).collect()))
 }
 
-/// What a machine says with its parts.
-struct MachineSays<'a> {
-    /// Its name, or its file.
-    file: &'a str,
-    says: &'a toml::Table,
-    /// What holds without it, where it is a file of one's own.
-    sound: Option<&'a toml::Table>,
-}
-
-impl MachineSays<'_> {
-    /// Whether the setting at `path` is the file's, and not the scenario's `own`.
-    fn has_said(&self, path: &str, own: &toml::Table) -> bool {
-        let says = |settings: &toml::Table, keys: &[&str]| get_mut(&mut settings.clone(), keys).is_some();
-        let keys: Vec<&str> = path.split('.').collect();
-        self.sound.is_some() && !says(own, &keys) && says(self.says, &keys[..1])
-    }
-}
-
-/// The scenario that `merged` says, or all that is wrong with it beside `errors`; what `machine` says holds without what its `own`
-/// settings are.
+/// The scenario that `merged` says, or all that is wrong with it beside `errors`; `usual` is what holds without it.
 fn judged(
     merged: toml::Table,
-    machine: &MachineSays,
-    own: &toml::Table,
+    usual: &toml::Table,
     origin: &str,
     mut errors: Vec<ScenarioError>,
 ) -> Result<Scenario, ScenarioError> {
-    let usual: Vec<&toml::Table> = [machine.says].into_iter().chain(machine.sound).collect();
-    let usual = usual.as_slice();
     let not_a_number = not_a_number(&merged);
     let ResolvedScenario { scenario, faults } = resolve(merged, usual);
     let paths: Vec<String> = faults.iter().map(|(path, _)| path.clone()).collect();
@@ -274,17 +238,9 @@ fn judged(
         let mut found = scenario.check(origin);
         found.retain(|error| !error.concerns(&paths));
         errors.append(&mut found);
-        let unbuildable = unbuildable(scenario, usual).into_iter().map(ScenarioError::Machine);
+        let machine = unbuildable(scenario, usual).into_iter().map(ScenarioError::Machine);
         let known: Vec<String> = errors.iter().filter_map(ScenarioError::path).map(String::from).collect();
-        errors.extend(unbuildable.filter(|error| !error.concerns(&paths) && !error.concerns(&known)));
-    }
-    for error in &mut errors {
-        if let ScenarioError::Value { origin: said_in, path, .. } = error
-            && said_in == origin
-            && machine.has_said(path, own)
-        {
-            *said_in = machine.file.into();
-        }
+        errors.extend(machine.filter(|error| !error.concerns(&paths) && !error.concerns(&known)));
     }
     if let Some(path) = not_a_number
         && errors.is_empty()

@@ -22,8 +22,8 @@ pub(crate) struct ResolvedScenario {
 }
 
 /// Reads `merged`. Counts may be written as people write them (`20k`), shares as `50 %`. A value that cannot be is replaced by that of
-/// the first of `usual` that has another, which holds without it, and what follows is read all the same.
-pub(crate) fn resolve(mut merged: toml::Table, usual: &[&toml::Table]) -> ResolvedScenario {
+/// `usual`, which holds without it, and what follows is read all the same.
+pub(crate) fn resolve(mut merged: toml::Table, usual: &toml::Table) -> ResolvedScenario {
     let mut faults: Vec<(String, String)> = Vec::new();
     let mut written = 0;
     while faults.len() < MOST_FAULTS {
@@ -55,9 +55,9 @@ pub(crate) fn resolve(mut merged: toml::Table, usual: &[&toml::Table]) -> Resolv
     ResolvedScenario { scenario: None, faults }
 }
 
-/// Why the machine of `scenario` cannot be built. What cannot be is replaced by that of the first of `usual` that has another, and
-/// what comes after it is looked at all the same.
-pub(crate) fn unbuildable(scenario: &Scenario, usual: &[&toml::Table]) -> Vec<MachineError> {
+/// Why the machine of `scenario` cannot be built. What cannot be is replaced by that of `usual`, and what comes after it is looked
+/// at all the same.
+pub(crate) fn unbuildable(scenario: &Scenario, usual: &toml::Table) -> Vec<MachineError> {
     let build = |scenario: &Scenario| {
         let machine = &scenario.machine;
         Hierarchy::new(&machine.memory(), machine.cores, "machine").err()
@@ -83,10 +83,10 @@ pub(crate) fn unbuildable(scenario: &Scenario, usual: &[&toml::Table]) -> Vec<Ma
 /// What makes a cache's shape: one of them put back alone would contradict the others.
 const SHAPE: [&str; 3] = ["size", "ways", "slices"];
 
-/// `scenario` with what the first of `usual` that has another has at `path`, or else at the tables that it is in, of which the machine
-/// is not one.
-fn without(scenario: &Scenario, usual: &[&toml::Table], path: &[PathStep]) -> Option<Scenario> {
-    let replaced = |path: &[PathStep], usual: &toml::Table| {
+/// `scenario` with what `usual` has at `path`, or else at the tables that it is in, of which the machine is not one.
+fn without(scenario: &Scenario, usual: &toml::Table, path: &[PathStep]) -> Option<Scenario> {
+    (2..=path.len()).rev().find_map(|n| {
+        let path = &path[..n];
         let (last, front) = path.split_last()?;
         let mut table = toml::Table::try_from(scenario).ok()?;
         let of_shape = matches!(last, PathStep::Key(key) if SHAPE.contains(&key.as_str()));
@@ -97,8 +97,7 @@ fn without(scenario: &Scenario, usual: &[&toml::Table], path: &[PathStep]) -> Op
             false => replace(&mut table, usual, path),
         };
         changed.then(|| toml::Value::Table(table).try_into().ok())?
-    };
-    (2..=path.len()).rev().find_map(|n| usual.iter().find_map(|usual| replaced(&path[..n], usual)))
+    })
 }
 
 /// The faults as one error; `origin` is the file.
@@ -154,17 +153,16 @@ fn as_written(value: &toml::Value, message: &str) -> Option<toml::Value> {
 
 /// Puts what `usual` has at `path` in place of what cannot be, or takes that out: whether anything changed. An unknown name is
 /// not at the path of the table that it is in.
-fn put_back(merged: &mut toml::Table, usual: &[&toml::Table], path: &[PathStep], message: &str) -> bool {
-    let mut replace = |path: &[PathStep]| usual.iter().any(|usual| replace(merged, usual, path));
+fn put_back(merged: &mut toml::Table, usual: &toml::Table, path: &[PathStep], message: &str) -> bool {
     if let Some(unknown) = message.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next()) {
         let last = PathStep::Key(unknown.into());
         if path.last().is_some_and(|step| matches!(step, PathStep::Key(key) if key == unknown)) {
-            return replace(path);
+            return replace(merged, usual, path);
         }
-        return replace(&[path, &[last]].concat());
+        return replace(merged, usual, &[path, &[last]].concat());
     }
     // Of an enum's arm the table that holds it has the value.
-    (1..=path.len()).rev().any(|n| replace(&path[..n]))
+    (1..=path.len()).rev().any(|n| replace(merged, usual, &path[..n]))
 }
 
 fn replace(merged: &mut toml::Table, usual: &toml::Table, path: &[PathStep]) -> bool {
