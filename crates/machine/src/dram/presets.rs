@@ -337,7 +337,7 @@ pub fn ddr4_2933y() -> Standard {
         timings: timings(&[
             ("BL", 4),       // BL8 at double data rate
             ("CL", 21),      // speed bin Y
-            ("CWL", 16),     // second set at 2933 MT/s, as DRAMsim3 has it
+            ("CWL", 16),     // as DRAMsim3 has it at 2933 MT/s
             ("RCD", 21),     // 14.32 ns
             ("RP", 21),      // 14.32 ns
             ("RAS", 47),     // 32 ns

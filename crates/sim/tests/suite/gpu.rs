@@ -137,7 +137,7 @@ fn persistent(attached: &str, more: &[&str]) -> Result<Scenario, String> {
 #[test]
 fn all_packets_go_over_a_kernel_that_stays_and_come_back() {
     for attached in ["discrete", "integrated"] {
-        for more in [&[][..], &CONTROLLERS[..], &["machine.gpu.timeout=\"3 us\"", "traffic.load=0.6"]] {
+        for more in [&[][..], CONTROLLERS, &["machine.gpu.timeout=\"3 us\"", "traffic.load=0.6"]] {
             let (server, ends) = run(&persistent(attached, more).unwrap(), 3_000);
             let did = server.gpu().unwrap();
             let lost = ends.all.iter().filter(|e| matches!(e.2, PacketFate::Lost(_))).count();
