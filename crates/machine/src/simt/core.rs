@@ -541,7 +541,7 @@ impl Shaders {
     }
 
     /// The warp in a slot that was [reserved](Shaders::reserve) has something to do: its first instruction can go in the next clock.
-    #[allow(clippy::too_many_arguments)]
+    #[allow(clippy::too_many_arguments, reason = "a slot, and what `launch` is given")]
     pub fn start(&mut self, core: usize, slot: u32, program: u32, at: WarpPlacement, tag: u32, code: &Code, now: u64) {
         let program = code.program(program);
         let of = &mut self.cores[core];
