@@ -3,29 +3,34 @@
 use super::error::ScenarioError;
 use super::gpus::{ServerGpuSpec, TASK_PACKETS};
 use super::overlay::{get_mut, merge, open_name};
-use super::presets::{GPUS, find, known, names};
+use super::presets::{GPUS, find, known, names, nearest};
 
 /// Puts beneath `machine.gpu` of `settings` what the GPU says that it names.
 ///
 /// # Errors
-/// A name that nobody ships.
+/// A name that nobody ships: the nearest GPU stands in, or else the first.
 pub(super) fn fill_in(settings: &mut toml::Table, origin: &str) -> Result<(), ScenarioError> {
     let Some(value) = get_mut(settings, &["machine", "gpu"]) else { return Ok(()) };
     open_name(value);
     let Some(own) = value.as_table_mut() else { return Ok(()) };
     let path = "machine.gpu.preset";
-    let name = match own.get("preset") {
-        Some(toml::Value::String(name)) => name.clone(),
+    let (name, fault) = match own.get("preset") {
+        Some(toml::Value::String(name)) => {
+            let unknown = || {
+                let (name, known) = (name.clone(), known(&names(GPUS), name));
+                ScenarioError::Preset { origin: origin.into(), path: path.into(), name, known }
+            };
+            (name.clone(), find(GPUS, name).is_none().then(unknown))
+        }
         Some(other) => {
             let message = format!("{other}: a name is wanted, one of {}", names(GPUS).join(", "));
-            return Err(ScenarioError::Value { origin: origin.into(), path: path.into(), message });
+            (String::new(), Some(ScenarioError::Value { origin: origin.into(), path: path.into(), message }))
         }
         None => return Ok(()),
     };
-    let Some(preset) = find(GPUS, &name) else {
-        let known = known(&names(GPUS), &name);
-        return Err(ScenarioError::Preset { origin: origin.into(), path: path.into(), name, known });
-    };
+    let near = || nearest(&names(GPUS), &name).and_then(|name| find(GPUS, name)).unwrap_or(&GPUS[0]);
+    let preset = find(GPUS, &name).unwrap_or_else(near);
+    own.insert("preset".into(), preset.name.into());
     let mut usual = usual(preset.text);
     if own.get("posting").and_then(toml::Value::as_str) == Some("persistent") {
         // As the router: a burst's packets are posted at once, a warp's worth at a time.
@@ -34,7 +39,7 @@ pub(super) fn fill_in(settings: &mut toml::Table, origin: &str) -> Result<(), Sc
     }
     merge(&mut usual, std::mem::take(own));
     *own = usual;
-    Ok(())
+    fault.map_or(Ok(()), Err)
 }
 
 /// Packets that the GPU of settings that are not read yet has at most.

@@ -13,6 +13,7 @@ pub mod gpus;
 mod idle;
 pub mod neighbours;
 mod overlay;
+mod own_files;
 mod own_machine;
 mod own_part;
 mod parts;

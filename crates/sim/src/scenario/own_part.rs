@@ -51,6 +51,13 @@ pub(super) fn taken(
     Ok(Some(DramPart::Own(Box::new(standard))))
 }
 
+/// Takes one out that cannot be, so that it is told of once.
+pub(super) fn forget(settings: &mut toml::Table) {
+    if let Some(toml::Value::Table(dram)) = get_mut(settings, &KEYS[..2]) {
+        dram.remove(KEYS[2]);
+    }
+}
+
 fn read(file: &str, origin: &str) -> Result<Standard, ScenarioError> {
     let text = std::fs::read_to_string(file).map_err(|e| ScenarioError::Value {
         origin: origin.into(),

@@ -7,7 +7,10 @@ use units::Rate;
 
 use super::error::ScenarioError;
 use super::overlay::{DRIVER, PROGRAM, apply_standard, get_mut, merge, open_name, refuse_counted_masks, table};
-use super::presets::{ALIASES, ARCHITECTURES, DRIVERS, NICS, PROCESSORS, PROGRAMS, Preset, find, known, names};
+use super::own_files::OwnFile;
+use super::presets::{
+    ALIASES, ARCHITECTURES, DRIVERS, MACHINES, NICS, PROCESSORS, PROGRAMS, Preset, find, known, names, nearest,
+};
 use super::{own_machine, own_part};
 
 /// A kind of part.
@@ -104,10 +107,12 @@ const MOST_BASES: usize = 8;
 pub(super) struct Composed {
     /// What holds where a scenario says nothing.
     pub usual: toml::Table,
-    /// Names that nobody ships; the preset's own part stands in for each.
+    /// Names that nobody ships; the preset's own part stands in for each, and for one of the preset's the nearest shipped one.
     pub faults: Vec<ScenarioError>,
     /// The NIC, where it is another than the preset's.
     pub nic: Option<String>,
+    /// Those of one's own that it was made of, the machine's first.
+    pub files: Vec<OwnFile>,
 }
 
 /// A machine's preset: what its file says, where that is, and the folder that its paths begin at.
@@ -120,24 +125,18 @@ pub(super) struct MachineFile<'a> {
 /// Puts the parts that `own` names, or else the preset, beneath and over what the preset says. In `own` their names become those that
 /// they are shipped by.
 ///
-/// # Errors
-/// A part's file that cannot be read or is no TOML.
-pub(super) fn compose(
-    preset: MachineFile,
-    own: &mut toml::Table,
-    origin: &str,
-    kinds: &[PartKind],
-) -> Result<Composed, ScenarioError> {
+/// A part's file that cannot be read or is no TOML is among the faults.
+pub(super) fn compose(preset: MachineFile, own: &mut toml::Table, origin: &str, kinds: &[PartKind]) -> Composed {
     let MachineFile { says: mut kept, name: file, folder } = preset;
     let (mut beneath, mut over) = (toml::Table::new(), toml::Table::new());
     let (mut faults, mut nic) = (Vec::new(), None);
+    let is_own = find(MACHINES, file).is_none();
+    let mut files: Vec<OwnFile> =
+        is_own.then(|| OwnFile { name: file.into(), says: kept.clone() }).into_iter().collect();
     for kind in kinds {
         kind.open(&mut kept);
         kind.open(own);
-        let usual = match kind.named(&mut kept, file)? {
-            Some(name) => Some(kind.part(&kind.beside(&name, folder), file, &mut Vec::new())?),
-            None => None,
-        };
+        let usual = kind.usual(&mut kept, file, folder, &mut faults);
         let wanted = match kind.named(own, origin) {
             Ok(Some(name)) => kind.part(&name, origin, &mut Vec::new()).map(Some),
             Ok(None) => Ok(None),
@@ -163,13 +162,16 @@ pub(super) fn compose(
             nic = exchanged.then(|| part.name.clone());
         }
         kind.put_name(&mut kept, &part.name);
+        if kind.is_file(&part.name) {
+            files.push(OwnFile { name: part.name.clone(), says: part.says.clone() });
+        }
         let under = if kind.place == PartPlace::Beneath { &mut beneath } else { &mut over };
-        lay(under, part.says, &part.name)?;
+        faults.extend(lay(under, part.says, &part.name).err());
     }
     let has_a_name = get_mut(&mut kept, &["machine", "name"]).is_some();
     let has_a_processor = beneath.contains_key("machine");
     if has_a_processor {
-        lay(&mut beneath, kept, file)?
+        faults.extend(lay(&mut beneath, kept, file).err());
     } else {
         merge(&mut beneath, kept)
     }
@@ -177,7 +179,7 @@ pub(super) fn compose(
     if !has_a_name {
         count_sockets(&mut beneath);
     }
-    Ok(Composed { usual: beneath, faults, nic })
+    Composed { usual: beneath, faults, nic, files }
 }
 
 /// A part that was found.
@@ -220,6 +222,40 @@ impl PartKind {
                 Err(ScenarioError::Value { origin: origin.into(), path: self.path.into(), message })
             }
         }
+    }
+
+    /// The part that a preset names in `kept`, or one that stands in for it where it cannot be.
+    fn usual(
+        &self,
+        kept: &mut toml::Table,
+        file: &str,
+        folder: &Path,
+        faults: &mut Vec<ScenarioError>,
+    ) -> Option<Part> {
+        let name = match self.named(kept, file) {
+            Ok(name) => name?,
+            Err(error) => {
+                faults.push(error);
+                self.forget(kept);
+                return None;
+            }
+        };
+        let found = self.part(&self.beside(&name, folder), file, &mut Vec::new());
+        found.map_or_else(
+            |error| {
+                faults.push(error);
+                self.forget(kept);
+                self.stand_in(&name)
+            },
+            Some,
+        )
+    }
+
+    /// The shipped part whose name is nearest, or else the first where a machine has to have one: what follows is judged with it.
+    fn stand_in(&self, name: &str) -> Option<Part> {
+        let shipped: Vec<&str> = self.lists.iter().flat_map(|list| names(list)).collect();
+        let first = || shipped.first().copied().filter(|_| self.form == PartForm::Name);
+        self.part(nearest(&shipped, name).or_else(first)?, "", &mut Vec::new()).ok()
     }
 
     fn put_name(&self, settings: &mut toml::Table, name: &str) {
@@ -327,16 +363,22 @@ impl PartKind {
 }
 
 /// `over` on `base`. A DRAM standard that it names takes the place of the DIMMs beneath.
-fn lay(base: &mut toml::Table, mut over: toml::Table, origin: &str) -> Result<(), ScenarioError> {
-    if let Some(part) = own_part::taken(&mut over, origin, Path::new(""))? {
-        apply_standard(base, &part).map_err(|message| ScenarioError::Value {
+///
+/// # Errors
+/// One that cannot be: all else of `over` lies on `base` then.
+pub(super) fn lay(base: &mut toml::Table, mut over: toml::Table, origin: &str) -> Result<(), ScenarioError> {
+    let standard = own_part::taken(&mut over, origin, Path::new("")).and_then(|part| {
+        part.map_or(Ok(()), |part| apply_standard(base, &part)).map_err(|message| ScenarioError::Value {
             origin: origin.into(),
             path: "machine.dram.standard".into(),
             message,
-        })?;
+        })
+    });
+    if standard.is_err() {
+        own_part::forget(&mut over);
     }
     merge(base, over);
-    Ok(())
+    standard
 }
 
 /// A slot of the processor and a NIC agree on the slower link. Where they have different widths and generations that is only an upper
@@ -635,6 +677,43 @@ mod tests {
         assert!(error("", &["machine.processor=skylake-sp"]).contains("frequency"));
     }
 
+    #[test]
+    fn all_that_is_wrong_in_a_machines_file_is_told_in_one_answer() {
+        let folder = folder("wrong");
+        let file = folder.join("mine.toml");
+        fs::write(
+            &file,
+            "[machine]\nprocessor = \"skylake\"\ncores = 2\n[machine.core]\nfrequence = \"3 GHz\"\n[machine.llc]\nsize = \"24.7 MB\"\n\
+             slices = 18\nhash = \"evenn\"\n[machine.dram]\nstandard = \"ddr4-2667\"\nchanels = 6\n[nic]\nmodel = \"connectx-4lx\"\n\
+             driver = \"mlx5x\"\n",
+        )
+        .unwrap();
+        let preset = format!("machine.preset={}", file.display());
+        let found = error("[traffic]\nload = 3.0\n", &[&preset]);
+        let of_file = format!("{}: ", file.display());
+        for expected in [
+            "machine.processor = \"skylake\": no such preset: did you mean skylake-sp?",
+            "machine.core.frequence: unknown field `frequence`",
+            "(did you mean `frequency`?)",
+            "machine.llc.hash: unknown variant `evenn`",
+            "(did you mean `even`?)",
+            "machine.dram.standard: \"ddr4-2667\": no such standard: did you mean ddr4-2666v?",
+            "machine.dram.chanels: unknown field `chanels`",
+            "(did you mean `channels`?)",
+            "nic.model = \"connectx-4lx\": no such preset: did you mean connectx-4-lx?",
+            "nic.driver = \"mlx5x\": no such preset: did you mean mlx5?",
+            "nic: missing field `rx_descriptors`",
+        ] {
+            let line =
+                found.lines().find(|line| line.contains(expected)).unwrap_or_else(|| panic!("{expected} in {found}"));
+            assert!(line.starts_with(&of_file), "{line}");
+        }
+        assert!(found.contains("test.toml: traffic.load: ") && found.contains("machine.llc.size"), "{found}");
+        let lines: Vec<&str> = found.lines().collect();
+        assert!(lines.iter().all(|line| lines.iter().filter(|other| other == &line).count() == 1), "{found}");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
     const MADE_DRIVERS: &[Preset] = &[
         Preset { name: "mlx5", text: "[nic.driver]\nqueue = 64\ncompressed = false\n" },
         Preset { name: "ixgbe", text: "[nic.driver]\nqueue = 16\n" },
@@ -655,8 +734,7 @@ mod tests {
         }
         let says = toml::from_str(preset).unwrap();
         let file = MachineFile { says, name: "box", folder: Path::new("") };
-        let Composed { mut usual, faults, .. } =
-            compose(file, &mut own, "test.toml", &kinds).map_err(|e| e.to_string())?;
+        let Composed { mut usual, faults, .. } = compose(file, &mut own, "test.toml", &kinds);
         match faults.first() {
             Some(fault) => Err(fault.to_string()),
             None => {

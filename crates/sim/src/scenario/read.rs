@@ -7,10 +7,11 @@ use units::Frequency;
 use super::error::ScenarioError;
 use super::files::FILES;
 use super::overlay::{
-    apply, apply_standard, drop_made_traffic, fit_io_ways, fit_size, get_mut, grow_pool, machine_name, merge,
-    names_first, not_a_number, refuse_counted_masks, table, title, ways_of,
+    apply, drop_made_traffic, fit_io_ways, fit_size, get_mut, grow_pool, machine_name, names_first, not_a_number,
+    refuse_counted_masks, table, title, ways_of,
 };
-use super::parts::{Composed, KINDS, MachineFile, compose};
+use super::own_files::OwnFiles;
+use super::parts::{Composed, KINDS, MachineFile, compose, lay};
 use super::presets::{MACHINES, SCENARIOS, find, known, names};
 use super::resolve::{ResolvedScenario, as_error, resolve, unbuildable};
 use super::spec::{RateSearch, Scenario};
@@ -68,26 +69,22 @@ impl Scenario {
         let shipped = find(SCENARIOS, origin).is_some();
         let replaced = overrides.put_over(&mut own, origin, shipped)?;
         let title = title(&before, &own, origin);
-        let (preset, Composed { mut usual, mut faults, nic }) = machine(&mut own, origin)?;
+        let (preset, Composed { mut usual, mut faults, nic, files }) = machine(&mut own, origin)?;
+        let mut sound = usual.clone();
+        let files = OwnFiles::judged(files, &mut sound);
         let keeps_name = get_mut(&mut own, &["machine", "name"]).is_some();
         let touches_machine = own.get("machine").is_some() || nic.is_some();
-        let (mut merged, moved) = match laid_over(&usual, own, origin) {
-            Ok(laid) => laid,
-            Err(error) => {
-                faults.push(error);
-                return Err(as_error(faults).err().unwrap_or_else(|| value(origin, "", "it cannot be read")));
-            }
-        };
+        let (mut merged, moved) = laid_over(&usual, own, origin, &mut faults);
         table(&mut merged, "machine").insert("preset".into(), preset.into());
         if let Some(title) = title {
             merged.insert("name".into(), title.into());
         }
         // What is counted in cycles moves with the clock that the scenario has.
         let clock = cycles::clock(&mut merged).or_else(|| cycles::clock(&mut usual));
-        for settings in [&mut merged, &mut usual] {
+        for settings in [&mut merged, &mut usual, &mut sound] {
             cycles::in_time(settings, clock.unwrap_or(Frequency::from_ghz(1.0)));
         }
-        let mut scenario = judged(merged, &usual, origin, faults)?;
+        let mut scenario = judged(merged, &sound, &files, origin, faults)?;
         if !keeps_name && touches_machine {
             scenario.machine.name = machine_name(&scenario.machine, &usual, nic.as_deref());
         }
@@ -190,55 +187,61 @@ fn machine(own: &mut toml::Table, origin: &str) -> Result<(String, Composed), Sc
         Err(e) => return Err(ScenarioError::Syntax { origin: name, message: e.to_string() }),
     };
     let folder = Path::new(&name).parent().unwrap_or(Path::new(""));
-    own_part::taken(&mut says, &name, folder)?;
-    let composed = compose(MachineFile { says, name: &name, folder }, own, origin, &KINDS)?;
+    let standard = own_part::taken(&mut says, &name, folder).err();
+    if standard.is_some() {
+        own_part::forget(&mut says);
+    }
+    let mut composed = compose(MachineFile { says, name: &name, folder }, own, origin, &KINDS);
+    composed.faults.extend(standard);
     Ok((name, composed))
 }
 
-/// `own` over what the machine says, and what moved with it, in words.
+/// `own` over what the machine says, and what moved with it, in words. DIMMs and a GPU that cannot be are among `faults`, and others
+/// stand in.
 fn laid_over(
     usual: &toml::Table,
     mut own: toml::Table,
     origin: &str,
-) -> Result<(toml::Table, Vec<String>), ScenarioError> {
+    faults: &mut Vec<ScenarioError>,
+) -> (toml::Table, Vec<String>) {
     let mut merged = usual.clone();
     let slower = cycles::clock_alone(usual, &mut own);
     let own_ways = ways_of(&mut own);
     let ways = own_ways.filter(|_| get_mut(&mut own, &["machine", "llc", "size"]).is_none());
     let fewer = own_ways.filter(|_| get_mut(&mut own, &["machine", "llc", "io_ways"]).is_none());
     let keeps_pool = get_mut(&mut own, &["mempool", "size"]).is_some();
-    if let Some(part) = own_part::taken(&mut own, origin, Path::new(""))? {
-        apply_standard(&mut merged, &part).map_err(|e| value(origin, "machine.dram.standard", e))?;
-    }
-    merge(&mut merged, own);
-    gpu_names::fill_in(&mut merged, origin)?;
+    faults.extend(lay(&mut merged, own, origin).err());
+    faults.extend(gpu_names::fill_in(&mut merged, origin).err());
     let moved = ways.and_then(|ways| fit_size(&mut merged, usual, ways));
     let clamped = fewer.filter(|ways| *ways > 0).and_then(|ways| fit_io_ways(&mut merged, ways));
     let offloaded = gpu_names::most_packets_of(&merged);
     let grown = if keeps_pool { None } else { grow_pool(&mut merged, offloaded) };
-    Ok((merged, moved.into_iter().chain(clamped).chain(grown).chain(slower).collect()))
+    (merged, moved.into_iter().chain(clamped).chain(grown).chain(slower).collect())
 }
 
-/// The scenario that `merged` says, or all that is wrong with it beside `errors`; `usual` is what holds without it.
+/// The scenario that `merged` says, or all that is wrong with it beside `errors`; `sound` is what holds without it. What is wrong in
+/// one of `files` is told of that.
 fn judged(
     merged: toml::Table,
-    usual: &toml::Table,
+    sound: &toml::Table,
+    files: &OwnFiles,
     origin: &str,
     mut errors: Vec<ScenarioError>,
 ) -> Result<Scenario, ScenarioError> {
     let not_a_number = not_a_number(&merged);
-    let ResolvedScenario { scenario, faults } = resolve(merged, usual);
-    let paths: Vec<String> = faults.iter().map(|(path, _)| path.clone()).collect();
-    errors.extend(faults.into_iter().map(|(path, message)| {
-        let message = cycles::explained(&path, message);
-        value(origin, path, message)
+    let ResolvedScenario { scenario, faults } = resolve(merged, sound);
+    let paths: Vec<String> = faults.iter().map(|fault| fault.path.clone()).collect();
+    errors.extend(faults.into_iter().map(|fault| {
+        let file = files.blamed(&fault.path, &fault.message).unwrap_or(origin);
+        let message = cycles::explained(&fault.path, fault.message);
+        value(file, fault.path, message)
     }));
     if let Some(scenario) = &scenario {
         // What follows from a value that was replaced is nobody's mistake.
         let mut found = scenario.check(origin);
         found.retain(|error| !error.concerns(&paths));
         errors.append(&mut found);
-        let machine = unbuildable(scenario, usual).into_iter().map(ScenarioError::Machine);
+        let machine = unbuildable(scenario, sound).into_iter().map(ScenarioError::Machine);
         let known: Vec<String> = errors.iter().filter_map(ScenarioError::path).map(String::from).collect();
         errors.extend(machine.filter(|error| !error.concerns(&paths) && !error.concerns(&known)));
     }

@@ -17,38 +17,65 @@ const MOST_WRITTEN: usize = 200;
 pub(crate) struct ResolvedScenario {
     /// What they say; where a value cannot be, what holds without it. [`None`] where that cannot be either.
     pub scenario: Option<Scenario>,
-    /// What cannot be, by path.
-    pub faults: Vec<(String, String)>,
+    /// What cannot be.
+    pub faults: Vec<Fault>,
+}
+
+/// A setting that cannot be.
+#[derive(Clone, Debug)]
+pub(crate) struct Fault {
+    /// Where it is, in words.
+    pub path: String,
+    /// Why it cannot be, with the nearest names.
+    pub message: String,
+    steps: Vec<PathStep>,
+    /// The message as it came.
+    came: String,
+}
+
+impl Fault {
+    /// Puts what `sound` has in the place of what cannot be, or takes that out: whether anything changed.
+    pub fn mend(&self, settings: &mut toml::Table, sound: &toml::Table) -> bool {
+        put_back(settings, sound, &self.steps, &self.came)
+    }
 }
 
 /// Reads `merged`. Counts may be written as people write them (`20k`), shares as `50 %`. A value that cannot be is replaced by that of
 /// `usual`, which holds without it, and what follows is read all the same.
 pub(crate) fn resolve(mut merged: toml::Table, usual: &toml::Table) -> ResolvedScenario {
-    let mut faults: Vec<(String, String)> = Vec::new();
+    let mut faults: Vec<Fault> = Vec::new();
     let mut written = 0;
     while faults.len() < MOST_FAULTS {
         let error = match serde_path_to_error::deserialize::<_, Scenario>(merged.clone()) {
             Ok(scenario) => return ResolvedScenario { scenario: Some(scenario), faults },
             Err(error) => error,
         };
-        let (path, segments) = (error.path().to_string(), segments(error.path()));
-        let message = error.into_inner().to_string();
-        if let Some(value) = at(&mut merged, &segments)
-            && let Some(meant) = as_written(value, &message)
+        let (path, steps) = (error.path().to_string(), segments(error.path()));
+        let came = error.into_inner().to_string();
+        if let Some(value) = at(&mut merged, &steps)
+            && let Some(meant) = as_written(value, &came)
         {
             written += 1;
             if written > MOST_WRITTEN {
                 let allowed = format!(
                     "{value}: allowed are {MOST_WRITTEN} numbers with a prefix or a percent sign (write it out)"
                 );
-                faults.push((path, allowed));
+                faults.push(Fault { path, message: allowed, steps, came });
                 break;
             }
             *value = meant;
             continue;
         }
-        faults.push((path, with_nearest(&message)));
-        if !put_back(&mut merged, usual, &segments, &message) {
+        // What lacks at the top has no path of its own.
+        let path = missing(&came).filter(|_| steps.is_empty()).map_or(path, String::from);
+        let fault = Fault { path, message: with_nearest(&came), steps, came };
+        // What was mended and is wrong all the same would be told of without end.
+        if faults.iter().any(|before| before.path == fault.path && before.came == fault.came) {
+            break;
+        }
+        let mended = fault.mend(&mut merged, usual);
+        faults.push(fault);
+        if !mended {
             break;
         }
     }
@@ -70,9 +97,9 @@ pub(crate) fn unbuildable(scenario: &Scenario, usual: &toml::Table) -> Vec<Machi
         if found.contains(&error) {
             break;
         }
-        let path: Vec<PathStep> = error.path.split('.').map(|key| PathStep::Key(key.into())).collect();
+        let steps = keys(&error.path);
         found.push(error);
-        match without(&left, usual, &path) {
+        match without(&left, usual, &steps) {
             Some(other) => left = other,
             None => break,
         }
@@ -83,21 +110,32 @@ pub(crate) fn unbuildable(scenario: &Scenario, usual: &toml::Table) -> Vec<Machi
 /// What makes a cache's shape: one of them put back alone would contradict the others.
 const SHAPE: [&str; 3] = ["size", "ways", "slices"];
 
+fn keys(path: &str) -> Vec<PathStep> {
+    path.split('.').map(|key| PathStep::Key(key.into())).collect()
+}
+
 /// `scenario` with what `usual` has at `path`, or else at the tables that it is in, of which the machine is not one.
 fn without(scenario: &Scenario, usual: &toml::Table, path: &[PathStep]) -> Option<Scenario> {
     (2..=path.len()).rev().find_map(|n| {
-        let path = &path[..n];
-        let (last, front) = path.split_last()?;
         let mut table = toml::Table::try_from(scenario).ok()?;
-        let of_shape = matches!(last, PathStep::Key(key) if SHAPE.contains(&key.as_str()));
-        let changed = match of_shape {
-            true => SHAPE
-                .map(|key| replace(&mut table, usual, &[front, &[PathStep::Key(key.into())]].concat()))
-                .contains(&true),
-            false => replace(&mut table, usual, path),
-        };
-        changed.then(|| toml::Value::Table(table).try_into().ok())?
+        replace_whole(&mut table, usual, &path[..n]).then(|| toml::Value::Table(table).try_into().ok())?
     })
+}
+
+/// Puts the part of a machine that `sound` has at `path`, or at the tables that it is in, in the place of one that cannot be built.
+pub(crate) fn rebuild(settings: &mut toml::Table, sound: &toml::Table, path: &str) {
+    let steps = keys(path);
+    (2..=steps.len()).rev().any(|n| replace_whole(settings, sound, &steps[..n]));
+}
+
+/// As [`replace`], of a cache's shape all of it.
+fn replace_whole(settings: &mut toml::Table, usual: &toml::Table, path: &[PathStep]) -> bool {
+    match path.split_last() {
+        Some((PathStep::Key(last), front)) if SHAPE.contains(&last.as_str()) => {
+            SHAPE.map(|key| replace(settings, usual, &[front, &[PathStep::Key(key.into())]].concat())).contains(&true)
+        }
+        _ => replace(settings, usual, path),
+    }
 }
 
 /// The faults as one error; `origin` is the file.
@@ -154,6 +192,17 @@ fn as_written(value: &toml::Value, message: &str) -> Option<toml::Value> {
 /// Puts what `usual` has at `path` in place of what cannot be, or takes that out: whether anything changed. An unknown name is
 /// not at the path of the table that it is in.
 fn put_back(merged: &mut toml::Table, usual: &toml::Table, path: &[PathStep], message: &str) -> bool {
+    if let Some(name) = missing(message) {
+        let whole = [path, &[PathStep::Key(name.into())]].concat();
+        if let Some(value) = at(&mut usual.clone(), &whole).cloned() {
+            let table =
+                if path.is_empty() { Some(&mut *merged) } else { at(merged, path).and_then(toml::Value::as_table_mut) };
+            if let Some(table) = table {
+                table.insert(name.into(), value);
+                return true;
+            }
+        }
+    }
     if let Some(unknown) = message.strip_prefix("unknown field `").and_then(|rest| rest.split('`').next()) {
         let last = PathStep::Key(unknown.into());
         if path.last().is_some_and(|step| matches!(step, PathStep::Key(key) if key == unknown)) {
@@ -163,6 +212,11 @@ fn put_back(merged: &mut toml::Table, usual: &toml::Table, path: &[PathStep], me
     }
     // Of an enum's arm the table that holds it has the value.
     (1..=path.len()).rev().any(|n| replace(merged, usual, &path[..n]))
+}
+
+/// The setting that `message` says is missing.
+fn missing(message: &str) -> Option<&str> {
+    message.strip_prefix("missing field `")?.split('`').next()
 }
 
 fn replace(merged: &mut toml::Table, usual: &toml::Table, path: &[PathStep]) -> bool {

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use machine::memory::Ways;
 use units::Rate;
 
-use super::presets::{DRIVERS, PROGRAMS};
+use super::presets::{DRIVERS, PROCESSORS, PROGRAMS};
 use super::*;
 
 fn read(text: &str, set: &[&str]) -> Result<Scenario, ScenarioError> {
@@ -143,6 +143,8 @@ const FEATURES: &[&[&str]] = &[
     &["machine.iommu = { mode = \"strict\", iotlb_entries = 32 }", "mempool.element = \"4096 B\""],
     &["machine.gpu = { preset = \"jetson-orin\", attached = \"integrated\" }", "mempool.size = 65536"],
     &["machine.gpu = { preset = \"jetson-orin\", attached = \"discrete\" }", "mempool.size = 65536"],
+    &["machine.gpu.coherent = false", "machine.gpu.preset = \"jetson-orin\"", "mempool.size = 65536"],
+    &["machine.gpu.posting = \"persistent\"", "machine.gpu.preset = \"jetson-orin\"", "mempool.size = 65536"],
     &["machine.clos.1.ways = 2"],
     &["machine.clos.0.ways = 2"],
     &["machine.llc.core_ways = 3"],
@@ -284,6 +286,20 @@ fn the_energy_of_every_machine_is_known_or_its_standard_has_no_currents() {
         assert_eq!(known, standard.currents.is_some(), "{}", machine.name);
         assert_eq!(known, !named.starts_with("ddr5"), "{}", machine.name);
     }
+}
+
+#[test]
+fn the_devices_of_every_processor_have_its_data_rate() {
+    // DDR4-1866, which is no shipped standard.
+    let known = PROCESSORS.iter().filter(|part| part.name != "xeon-e5-2620-v3");
+    let named = known.filter_map(|part| {
+        let dram = read("", &[&format!("machine.processor={}", part.name)]).unwrap().machine.dram;
+        let devices = machine::dram::DramSpec::of_standard(dram.of_currents()?, dram.overhead).unwrap();
+        let (own, theirs) = (dram.t_burst.ps().as_ns(), devices.t_burst.ps().as_ns());
+        assert!((own / theirs - 1.0).abs() < 0.01, "{}: a burst of {own} ns, of its devices {theirs} ns", part.name);
+        Some(part.name)
+    });
+    assert!(named.count() > 20);
 }
 
 #[test]
