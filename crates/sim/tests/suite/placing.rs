@@ -95,7 +95,8 @@ fn a_busy_core_keeps_the_buffers_of_all_in_a_shared_ring_and_not_in_rings_apart(
     // Evenly spread, empty buffers bound what the LLC has to hold, and arrivals do not.
     let even = |deliveries: &str| seen(&document(&[&WIDE, &BISECTED[..2], &[deliveries]]));
     let (few, many) = (even("nic.deliveries=256"), even("nic.deliveries=8192"));
-    assert!(few.written_in_place > 0.9 && (few.written_in_place - many.written_in_place).abs() < 0.02);
+    // What all rings and transmit queues hold takes three quarters of the I/O ways; mbufs share sets of the LLC by chance.
+    assert!(few.written_in_place > 0.8 && (few.written_in_place - many.written_in_place).abs() < 0.02);
 }
 
 /// Sweeper (MICRO 2022): what is dead is not written back, so that a received byte makes no byte of DRAM traffic; peak throughput to 2.6
@@ -109,8 +110,8 @@ fn dead_lines_that_are_given_up_are_not_written_back() {
     let (short, swept) = (seen(&document(&[&WIDE, &[ONE_CHANNEL]])), seen(&document(&[&WIDE, &[ONE_CHANNEL, drop]])));
     println!("{short:?}\n{swept:?}");
     assert!(swept.mpps > 1.2 * short.mpps);
-    // Rings that fit leave nothing to spare.
-    let fits = ["nic.rx_descriptors=128", "nic.tx_descriptors=128", "mempool.size=4096"];
+    // Rings that fit leave nothing to spare. Caches of the pool that are as long as a burst's two leave few mbufs in use.
+    let fits = ["nic.rx_descriptors=128", "nic.tx_descriptors=128", "mempool.size=4096", "mempool.cache=64"];
     let fit = seen(&document(&[&WIDE, &fits]));
     assert!(
         fit.dram_written < 0.1
