@@ -67,8 +67,17 @@ fn main() -> Result<(), Box<dyn Error>> {
                     _ => {
                         let (memory, core, clos) = (&mut memory, CoreId(1), Clos(0));
                         let (tables, places, llc) = (&tables, &places, &mut llc);
-                        let mut view =
-                            AgentMemory { memory, core, clos, tables, packets, places, llc, next_answer: Ps::MAX };
+                        let mut view = AgentMemory {
+                            memory,
+                            core,
+                            clos,
+                            coherent: true,
+                            tables,
+                            packets,
+                            places,
+                            llc,
+                            next_answer: Ps::MAX,
+                        };
                         kernel.step(&mut shaders, &code, &mut view, |_| true)?
                     }
                 };

@@ -3,14 +3,23 @@
 //! To directory, snoops, devices and victims it is one core more, with its L2 in place of that core's: whoever writes a line
 //! takes it from the agent, a line that it has written comes from it, and what it reads may come from where DDIO has put it. A
 //! store of a line that it does not own asks for the line, as a core's does. Its requests are not translated by the IOMMU.
+//!
+//! Or it is not coherent: its L2 asks memory past all caches, and nobody hears of what that has. Software keeps them apart: it
+//! [flushes](Hierarchy::flush) what caches have of a line before the agent uses it, and [empties](Hierarchy::empty_agent) the agent's
+//! L2 before others do. Without that each has what the other had, as on such a machine.
 
 use probe::{Access, Request};
 use units::{Clos, CoreId, LINE_BYTES, Line, Ps};
 
-use super::{Hierarchy, Latest, LevelCounters, Private};
+use stats::Path;
+
+use super::behind::Fill;
+use super::llc::Requester;
+use super::pending::Asked;
+use super::{ALL_WAYS, Hierarchy, Latest, LevelCounters, Private};
 use crate::cache::{CacheSpec, TagArray};
 use crate::simt::{Coming, SharedAnswer, SimtBacking};
-use crate::{MachineError, Memory, Reply};
+use crate::{MachineError, Memory, Reply, Served};
 
 /// An agent that uses a line, and how.
 #[derive(Clone, Copy, Debug)]
@@ -66,9 +75,69 @@ impl Hierarchy {
             }
         };
         (self.counters.l1, self.counters.l2) = (l1, l2);
+        SharedAnswer { slot: self.slot_of_agent(by), comes }
+    }
+
+    /// The slot of its L2 that has the line, if one has.
+    fn slot_of_agent(&self, by: AgentAccess) -> Option<usize> {
         let l2 = &self.cores[usize::from(by.core.0)].l2;
-        let slot = l2.find(by.line).map(|slot| slot.set() * l2.ways() as usize + slot.way() as usize);
-        SharedAnswer { slot, comes }
+        l2.find(by.line).map(|slot| slot.set() * l2.ways() as usize + slot.way() as usize)
+    }
+
+    /// An agent that is not coherent uses a line at `now`: from its own L2, or from memory, whatever caches have of it.
+    pub fn use_past_caches(&mut self, by: AgentAccess, now: Ps) -> SharedAnswer {
+        let l2 = &mut self.cores[usize::from(by.core.0)].l2;
+        if let Some(slot) = l2.use_line(by.line) {
+            if by.write {
+                l2.set_dirty(slot, true);
+            }
+            return SharedAnswer { slot: self.slot_of_agent(by), comes: Coming::There };
+        }
+        let victim = l2.fill(by.line, ALL_WAYS, by.write, true);
+        self.enter(Requester::Core(by.core));
+        if let Ok(Some(victim)) = victim
+            && victim.dirty
+        {
+            self.behind.write(victim.line, now);
+        }
+        let mut asked = Asked {
+            core: by.core,
+            path: Path::default(),
+            ready: now,
+            distance: Ps::ZERO,
+            served: Served::Dram,
+            copy: Ps::ZERO,
+        };
+        let comes = match self.behind.read(by.line, by.write, now, &mut asked) {
+            Fill::At(at) => Coming::At(at),
+            Fill::Later(ticket) => Coming::Later(ticket),
+        };
+        SharedAnswer { slot: self.slot_of_agent(by), comes }
+    }
+
+    /// Core `core` takes `count` lines from `first` on out of all caches at `now`, and memory gets what they have modified (`clflushopt`):
+    /// when the LLC has answered and memory has taken in all.
+    pub fn flush(&mut self, core: CoreId, first: Line, count: u64, now: Ps) -> Ps {
+        self.enter(Requester::Core(core));
+        let mut latest = if count > 0 { now + self.llc.latency() } else { now };
+        for line in (first.0..first.0 + count).map(Line) {
+            if self.copies.is_some() {
+                self.before_write(line, now);
+            }
+            latest = latest.max(self.take_from_caches(line, false, Requester::Core(core), now));
+        }
+        latest
+    }
+
+    /// The L2 of the agent `core`, which is not coherent, gives up all lines at `now`, and memory gets those that it has modified: when
+    /// it has them.
+    pub fn empty_agent(&mut self, core: CoreId, now: Ps) -> Ps {
+        self.enter(Requester::Core(core));
+        let mut modified = Vec::new();
+        self.cores[usize::from(core.0)]
+            .l2
+            .drain(|_, _| true, |_, victim| modified.extend(victim.dirty.then_some(victim.line)));
+        modified.into_iter().fold(now, |latest, line| latest.max(self.behind.write(line, now).1))
     }
 }
 
@@ -82,6 +151,8 @@ pub struct AgentMemory<'a> {
     pub core: CoreId,
     /// Its class of service.
     pub clos: Clos,
+    /// Whether it sees what caches have, and they what it writes.
+    pub coherent: bool,
     /// The first line of each table in programs, in order, and where it lies.
     pub tables: &'a [(u32, u64)],
     /// The first line of packets in programs.
@@ -110,7 +181,10 @@ impl SimtBacking for AgentMemory<'_> {
     #[inline]
     fn use_line(&mut self, line: Line, write: bool, now: Ps) -> SharedAnswer {
         let by = AgentAccess { core: self.core, clos: self.clos, line, write };
-        let answer = self.memory.use_by_agent(by, now, self.llc);
+        let answer = match self.coherent {
+            true => self.memory.use_by_agent(by, now, self.llc),
+            false => self.memory.use_past_caches(by, now),
+        };
         if matches!(answer.comes, Coming::Later(_)) {
             self.next_answer = self.memory.next().unwrap_or(Ps::MAX);
         }
@@ -187,6 +261,93 @@ mod tests {
         assert_eq!(found.served, crate::Served::Snoop);
     }
 
+    fn past_caches(memory: &mut Hierarchy, line: u64, write: bool, ns: f64) -> SharedAnswer {
+        let by = AgentAccess { core: AGENT, clos: Clos(0), line: Line(line), write };
+        memory.use_past_caches(by, Ps::from_ns_f64(ns))
+    }
+
+    #[test]
+    fn an_agent_that_is_not_coherent_has_what_memory_has_until_caches_are_flushed() {
+        let mut memory = memory();
+        core(&mut memory, 9, Access::Store, 0.0);
+        memory.dma_write(Line(5), 1, Ps::from_ns(500));
+        let before = (memory.counters(), memory.dram_counters());
+        for line in [9, 5] {
+            assert!(
+                matches!(past_caches(&mut memory, line, false, 1_000.0).comes, Coming::At(at) if at > Ps::from_ns(1_020))
+            );
+        }
+        // Nobody has heard of it: two reads of DRAM, and the core and the LLC have what they had.
+        let reads = memory.dram_counters().reads - before.1.reads;
+        assert_eq!((memory.counters(), reads, memory.dram_counters().writes), (before.0, 2, before.1.writes));
+        assert_eq!(core(&mut memory, 9, Access::Store, 1_500.0).served, crate::Served::L1);
+        assert_eq!(past_caches(&mut memory, 9, false, 2_000.0).comes, Coming::There, "it is its own L2's");
+        // Memory gets both modified lines, and caches have neither.
+        assert!(memory.flush(CoreId(0), Line(5), 1, Ps::from_ns(3_000)) >= Ps::from_ns(3_020));
+        memory.flush(CoreId(0), Line(9), 1, Ps::from_ns(3_000));
+        assert_eq!(memory.dram_counters().writes - before.1.writes, 2);
+        assert_eq!(memory.flush(CoreId(0), Line(9), 1, Ps::from_ns(4_000)), Ps::from_ns(4_020), "nobody has it");
+        assert_eq!(core(&mut memory, 9, Access::Load, 5_000.0).served, crate::Served::Dram);
+    }
+
+    #[test]
+    fn an_agent_that_is_not_coherent_gives_up_its_lines_and_memory_gets_what_it_has_written() {
+        let mut memory = memory();
+        past_caches(&mut memory, 3, true, 0.0);
+        past_caches(&mut memory, 4, false, 0.0);
+        let before = memory.dram_counters();
+        // A core that reads meanwhile has what memory has.
+        assert_eq!(core(&mut memory, 3, Access::Load, 500.0).served, crate::Served::Dram);
+        assert!(memory.empty_agent(AGENT, Ps::from_ns(1_000)) > Ps::from_ns(1_000));
+        assert_eq!(memory.dram_counters().writes - before.writes, 1);
+        assert_eq!(memory.empty_agent(AGENT, Ps::from_ns(2_000)), Ps::from_ns(2_000));
+        assert_ne!(past_caches(&mut memory, 4, false, 3_000.0).comes, Coming::There);
+        // Eight lines in two sets: a ninth puts a modified one out.
+        for line in 0..9 {
+            past_caches(&mut memory, 2 * line, true, 4_000.0);
+        }
+        assert!(memory.dram_counters().writes > before.writes + 1);
+    }
+
+    proptest::proptest! {
+        /// What an agent does past the caches changes nothing that cores, devices and the LLC find; and once its lines are flushed
+        /// and its L2 is empty, no cache has them.
+        #[test]
+        fn nobody_hears_of_what_is_done_past_the_caches(
+            steps in proptest::collection::vec((0u8..4, 0u64..24, proptest::bool::ANY), 1..120),
+        ) {
+            let (mut with, mut without) = (memory(), memory());
+            for (n, &(who, line, write)) in steps.iter().enumerate() {
+                let ns = 1_000.0 * n as f64;
+                let access = if write { Access::Store } else { Access::Load };
+                match who {
+                    0 => {
+                        past_caches(&mut with, line, write, ns);
+                    }
+                    1 => {
+                        for memory in [&mut with, &mut without] {
+                            memory.dma_write(Line(line), 1, Ps::from_ns_f64(ns));
+                        }
+                    }
+                    2 => {
+                        for memory in [&mut with, &mut without] {
+                            memory.flush(CoreId(0), Line(line), 1, Ps::from_ns_f64(ns));
+                            proptest::prop_assert!(!memory.llc.has(memory.llc.spot(Line(line))));
+                            proptest::prop_assert_eq!(memory.directory.get(Line(line)), 0);
+                        }
+                    }
+                    _ => {
+                        let served = core(&mut with, line, access, ns).served;
+                        proptest::prop_assert_eq!(served, core(&mut without, line, access, ns).served);
+                    }
+                }
+                proptest::prop_assert_eq!(with.counters(), without.counters());
+            }
+            with.empty_agent(AGENT, Ps::from_ns(10_000_000));
+            proptest::prop_assert_eq!(with.cores[1].l2.occupancy(), 0);
+        }
+    }
+
     #[test]
     fn lines_of_programs_lie_where_their_tables_and_slots_do() {
         let (mut memory, mut llc) = (memory(), LevelCounters::default());
@@ -194,7 +355,9 @@ mod tests {
         let (memory, llc) = (&mut memory, &mut llc);
         let tables = &[(0, 100), (8, 500)];
         let (core, clos, next_answer) = (AGENT, Clos(0), Ps::MAX);
-        let shared = AgentMemory { memory, core, clos, tables, packets: 16, places: &places, llc, next_answer };
+        let coherent = true;
+        let shared =
+            AgentMemory { memory, core, clos, coherent, tables, packets: 16, places: &places, llc, next_answer };
         let at: Vec<u64> = [0, 7, 8, 15, 16, 17, 79, 80].map(|line| shared.place(line).0).into();
         assert_eq!(at, [100, 107, 500, 507, 10_000, 10_003, 10_189, 10_000]);
     }

@@ -124,7 +124,7 @@ impl Behind {
     /// Reads `line`, which no LLC and no private cache has, from `at` on, for a core that is to write it if `write`.
     /// `asked` is told what for, and is what the core waits with if the answer comes later.
     #[inline]
-    fn read(&mut self, line: Line, write: bool, at: Ps, asked: &mut Asked) -> Fill {
+    pub(super) fn read(&mut self, line: Line, write: bool, at: Ps, asked: &mut Asked) -> Fill {
         if let Some(at) = self.read_tail(line, write, at, &mut asked.path) {
             return Fill::At(at);
         }

@@ -39,6 +39,11 @@ pub struct DispatcherSpec {
 }
 
 impl DispatcherSpec {
+    /// What a round takes that finds as many tasks as it asks for at most.
+    pub fn full_round(&self) -> Ps {
+        self.word.ps() + Ps(self.task.ps().0 * u64::from(self.most.saturating_sub(1))) + self.publish.ps()
+    }
+
     /// Checks it.
     ///
     /// # Errors

@@ -72,7 +72,7 @@ const WITHOUT_BUFFER: &str = "leave buffer out";
 const WITHOUT_ONE: &str = "leave one of them out";
 
 /// What is not the memory system's alone.
-const OWN: [Exclusion; 29] = [
+const OWN: [Exclusion; 30] = [
     one_rate(LOAD, RATE),
     one_rate(LOAD, PACKET_RATE),
     one_rate(LOAD, SPEED),
@@ -135,6 +135,12 @@ const OWN: [Exclusion; 29] = [
         ExcludedSetting::of("machine.gpu.attached", &["discrete"]),
         "a core unmaps a packet when it receives it, and a copy to the GPU needs it mapped",
         "take mode = \"on\", or an integrated GPU",
+    ),
+    physical(
+        ExcludedSetting::of("machine.gpu.posting", &["persistent"]),
+        ExcludedSetting::of("machine.gpu.coherent", &["false"]),
+        "warps that poll for tasks see a core's store only where their L2 is coherent",
+        "set machine.gpu.posting to batches, or leave machine.gpu.coherent out",
     ),
     limit(SOCKET, GPU, "copies of packets have no form for a warp", WITHOUT_ONE),
     limit(NOT_FOR_WARPS, GPU, NO_FORM_FOR_A_WARP.0, NO_FORM_FOR_A_WARP.1),

@@ -40,11 +40,6 @@ impl Scenario {
             let message = format!("{}: allowed is a share of flows, above 0 up to 1 (cores have the rest)", gpu.share);
             found.add(path("share"), message);
         }
-        if !gpu.coherent {
-            let message =
-                "false: a GPU past the caches, for which software flushes them, is not modelled: allowed is true";
-            found.add(path("coherent"), message.into());
-        }
         match gpu.posting {
             GpuPosting::Batches if !(1..=MOST_BATCH).contains(&gpu.batch) => {
                 found.add(path("batch"), format!("{}: allowed are 1 to {MOST_BATCH} packets", gpu.batch));

@@ -42,7 +42,8 @@ pub struct ServerGpuSpec {
     /// Where packets and tables are for it.
     #[serde(default)]
     pub attached: GpuMemory,
-    /// Whether an integrated one sees what caches have, and they what it writes. Only that is modelled.
+    /// Whether an integrated one sees what caches have, and they what it writes. Otherwise its L2 asks memory past all caches, the core
+    /// that launches a batch flushes what the kernel uses, and a kernel's end empties the L2.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub coherent: bool,
     /// The share of flows whose packets go to it, above 0 up to 1; cores work on the others. Packets of a flow stay in order.
@@ -67,12 +68,15 @@ pub struct ServerGpuSpec {
     /// A batch goes when it has so many packets; a task of a kernel that stays has 32 at most.
     #[serde(default = "batch")]
     pub batch: u32,
-    /// Or when its first packet has waited so long.
+    /// Or when its first packet has waited so long, unless another batch waits to start: it goes on filling then.
     #[serde(default = "timeout")]
     pub timeout: Span,
     /// What launching a batch takes of the core that does.
     #[serde(default = "call")]
     pub call: Span,
+    /// What flushing a line takes of it, where the GPU is not coherent.
+    #[serde(default = "flush")]
+    pub flush: Span,
     /// What a kernel takes to start.
     pub launch: Span,
     /// What a copy takes beside its bytes; of a discrete GPU.
@@ -110,6 +114,11 @@ fn all() -> f64 {
 
 fn batch() -> u32 {
     1024
+}
+
+/// Assumed: some ten cycles of a core for each `clflushopt`, which may be under way together.
+fn flush() -> Span {
+    Span::from_ns(4.0)
 }
 
 /// Assumed: a batch of 1024 at 10 Mpps fills in as long.

@@ -159,6 +159,19 @@ const CASES: &[(&str, &[&str])] = &[
     (
         "forwarding",
         &[
+            "machine.gpu.preset=jetson-orin",
+            "machine.gpu.attached=integrated",
+            "machine.gpu.coherent=false",
+            "machine.gpu.shaders.cores=8",
+            "machine.gpu.timeout=\"10 us\"",
+            "machine.dram.controller={}",
+            "machine.dram.standard=ddr4-2400u",
+            "traffic.load=0.6",
+        ],
+    ),
+    (
+        "forwarding",
+        &[
             "machine.gpu={ preset = \"jetson-orin\", attached = \"discrete\" }",
             "machine.gpu.shaders.cores=8",
             "machine.gpu.batch=200",

@@ -179,6 +179,7 @@ const CHOICES: &[Choice] = &[
         &["machine.gpu.attached=discrete", "machine.gpu.results=verdicts", "machine.gpu.share=0.5"],
         &["machine.gpu.attached=integrated"],
         &["machine.gpu.attached=integrated", "machine.gpu.above=20", "traffic.load=0.9"],
+        &["machine.gpu.attached=integrated", "machine.gpu.coherent=false"],
         &[
             "machine.gpu.attached=discrete",
             "machine.gpu.posting=persistent",

@@ -121,6 +121,38 @@ fn all_packets_go_over_a_gpu_and_come_back() {
     }
 }
 
+#[test]
+fn a_gpu_past_the_caches_asks_dram_for_what_cores_have_flushed() {
+    let of = |more: &[&str]| {
+        let set = ["machine.gpu.attached=integrated", "traffic.sizes={fixed=\"64 B\"}", "machine.gpu.results=frames"];
+        run(&read(&[&set[..], more].concat()).unwrap(), 3_000)
+    };
+    for more in [&[][..], CONTROLLERS] {
+        let ((coherent, _), (past, ends)) = (of(more), of(&[more, &["machine.gpu.coherent=false"]].concat()));
+        let (did, other) = (past.gpu().unwrap(), coherent.gpu().unwrap());
+        let lost = ends.all.iter().filter(|e| matches!(e.2, PacketFate::Lost(_))).count();
+        assert_eq!(did.packets + lost as u64, 3_000);
+        // The LLC is not asked, and what its packets are read and written for is DRAM's.
+        assert_eq!((did.llc.lookups(), other.flushed), (0, 0));
+        assert!(other.llc.lookups() > 0);
+        // A line of the packet at least, and each batch's entries.
+        assert!(did.flushed >= did.packets, "{} of {}", did.flushed, did.packets);
+        let (own, theirs) = (past.memory().dram_counters(), coherent.memory().dram_counters());
+        assert!(own.reads >= theirs.reads + did.packets, "{} and {}", own.reads, theirs.reads);
+        assert!(own.writes >= theirs.writes + did.packets, "{} and {}", own.writes, theirs.writes);
+        assert!(did.kernel > other.kernel, "{:?} and {:?}", did.kernel, other.kernel);
+    }
+    // What a line takes is the core's time.
+    let busy = |flush: &str| {
+        let (server, _) = of(&["machine.gpu.coherent=false", &format!("machine.gpu.flush=\"{flush}\"")]);
+        let did = server.gpu().unwrap();
+        (server.cores().iter().map(|core| core.busy.0).sum::<u64>() as f64 / 1e3, did.flushed)
+    };
+    let ((short, lines), (long, _)) = (busy("1 ns"), busy("101 ns"));
+    let each = (long - short) / lines as f64;
+    assert!((50.0..=150.0).contains(&each), "{each} ns a line more, of 100");
+}
+
 /// Kernels that stay, on both kinds of GPU.
 fn persistent(attached: &str, more: &[&str]) -> Result<Scenario, String> {
     let attached = format!("machine.gpu.attached={attached}");
@@ -419,7 +451,10 @@ fn a_gpu_that_cannot_be_is_refused_with_both_numbers() {
     for (set, expected) in [
         (&["machine.gpu.share=1.5"][..], "machine.gpu.share: 1.5: allowed is a share of flows, above 0 up to 1"),
         (&["machine.gpu.share=0"], "machine.gpu.share: 0: allowed is a share of flows"),
-        (&["machine.gpu.coherent=false"], "machine.gpu.coherent: false: a GPU past the caches"),
+        (
+            &["machine.gpu.attached=integrated", "machine.gpu.coherent=false", "machine.gpu.posting=persistent"],
+            "warps that poll for tasks see a core's store only where their L2 is coherent",
+        ),
         (&["machine.gpu.batch=0"], "machine.gpu.batch: 0: allowed are 1 to 65536 packets"),
         (
             &["machine.gpu.posting=persistent", "machine.gpu.batch=33"],

@@ -51,10 +51,12 @@ pub struct GpuSummary {
     /// Hits in its L2, of the loads that reach it.
     #[schemars(with = "Option<f64>")]
     l2_hit_rate: f64,
-    /// Lookups of the server's LLC; null of a discrete one.
+    /// Lookups of the server's LLC; null of one that does not ask it.
     llc_lookups: Option<u64>,
     /// Misses over them.
     llc_miss_rate: Option<f64>,
+    /// Lines that cores have flushed from all caches for one that is not coherent; null for others.
+    flushed_lines: Option<u64>,
     /// What its own memory carried; null of an integrated one.
     memory_gb_per_s: Option<f64>,
     /// Share of time in which a kernel ran, or was launched; of kernels that stay, the share of warps that had a task.
@@ -82,6 +84,7 @@ impl GpuSummary {
         let (kernel, copy_in, copy_back) = (share(did.busy), share(did.copying_in), share(did.copying_back));
         let stages = gpu_use(measured, Some(spec))?;
         let fullest = stages.into_iter().filter(|(_, share)| *share >= GPU_FULL).max_by(|a, b| a.1.total_cmp(&b.1));
+        let asks_llc = !discrete && spec.coherent;
         Some(GpuSummary {
             attached: spec.attached,
             posting: spec.posting,
@@ -98,8 +101,9 @@ impl GpuSummary {
             instructions_per_packet: did.lanes as f64 / packets,
             sectors_per_packet: did.memory.sectors as f64 / packets,
             l2_hit_rate: did.memory.l2_hits as f64 / did.memory.l2_loads as f64,
-            llc_lookups: (!discrete).then(|| did.llc.lookups()),
-            llc_miss_rate: (!discrete).then(|| miss_rate(&did.llc)),
+            llc_lookups: asks_llc.then(|| did.llc.lookups()),
+            llc_miss_rate: asks_llc.then(|| miss_rate(&did.llc)),
+            flushed_lines: (!discrete && !spec.coherent).then_some(did.flushed),
             memory_gb_per_s: discrete.then(|| did.dram_lines as f64 * 64.0 / span / 1e9),
             kernel_busy: kernel,
             copy_in_busy: copy_in,

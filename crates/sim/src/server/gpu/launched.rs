@@ -3,10 +3,10 @@
 use machine::memory::AgentMemory;
 use machine::simt::batch::Results;
 use machine::simt::{KernelStep, OwnMemory, WARP};
-use units::{Clos, LINE_BYTES, Line, Ps};
+use units::{Clos, CoreId, LINE_BYTES, Line, Ps};
 
 use super::super::{DepartureObserver, PRIORITY_NIC, Server, ServerEvent, lines};
-use super::{CopyWay, GpuBatch, GpuTurn, SLOT_LINES, ServerGpu, read, write};
+use super::{CopyWay, GpuBatch, GpuPacket, GpuTurn, SLOT_LINES, ServerGpu, read, runs_of, write};
 use crate::scenario::gpus::{GpuMemory, VERDICT_BYTES};
 
 impl ServerGpu {
@@ -39,12 +39,69 @@ impl Server {
             return self.post_tasks();
         }
         let call = gpu.spec.call.ps();
-        let worker = &mut self.cores[i];
         for _ in 0..batches {
-            worker.busy_until = worker.busy_until.max(now) + call;
-            worker.counters.busy += call;
+            let (took, clean) = self.flush_batch(i);
+            let worker = &mut self.cores[i];
+            let from = worker.busy_until.max(now);
+            worker.busy_until = (from + call + took).max(clean);
+            worker.counters.busy += worker.busy_until - from;
             self.engine.schedule(worker.busy_until, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::Launched));
         }
+    }
+
+    /// For a GPU that is not coherent, core `i` flushes what the kernel of the batch that it launches loads and stores: packets' lines,
+    /// and those of the ring. What its instructions take, and when memory has all.
+    ///
+    /// All of it is asked for at once, though the core takes its time for each line.
+    fn flush_batch(&mut self, i: usize) -> (Ps, Ps) {
+        let now = self.engine.now();
+        let Some(gpu) = self.gpu.as_mut().filter(|gpu| !gpu.is_coherent()) else { return (Ps::ZERO, Ps::ZERO) };
+        let Some(batch) = gpu.waiting.iter_mut().find(|batch| !batch.flushed) else { return (Ps::ZERO, Ps::ZERO) };
+        batch.flushed = true;
+        let mut runs = Vec::new();
+        for GpuPacket { received, task, .. } in &batch.packets {
+            let [loaded, stored] = task.lanes.packet_lines(0);
+            for (from, bytes) in runs_of(loaded | stored) {
+                match &self.scattered {
+                    None => {
+                        let mut at = self.layout.data(received.mbuf);
+                        at.0 += from;
+                        runs.push(lines(at, bytes));
+                    }
+                    Some(scattered) => runs.extend(scattered.runs(received.mbuf, from, bytes)),
+                }
+            }
+        }
+        let at = gpu.waiting.iter().rposition(|batch| batch.flushed);
+        if let Some(batch) = at.and_then(|at| gpu.waiting.get(at)) {
+            for verdicts in [false, true] {
+                runs.extend(gpu.ring_lines(batch, &self.layout, verdicts));
+            }
+        }
+        let each = gpu.spec.flush.ps();
+        let (mut count, mut clean) = (0, now);
+        for (first, lines) in runs {
+            count += lines;
+            clean = clean.max(self.memory.flush(CoreId(i as u16), first, lines, now));
+        }
+        if let Some(gpu) = &mut self.gpu {
+            gpu.counters.flushed += count;
+        }
+        (Ps(each.0 * count), clean)
+    }
+
+    /// The L2 of a GPU that is not coherent gives up its lines at the end of a kernel; whether that is still to be waited for.
+    pub(super) fn empties_l2(&mut self) -> bool {
+        let now = self.engine.now();
+        let Some(gpu) = self.gpu.as_mut().filter(|gpu| !gpu.is_coherent()) else { return false };
+        let agent = gpu.agent;
+        let Some(batch) = gpu.running.as_mut().filter(|batch| !batch.emptied) else { return false };
+        batch.emptied = true;
+        let until = self.memory.empty_agent(agent, now);
+        if until > now {
+            self.engine.schedule(until, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::KernelDone));
+        }
+        until > now
     }
 
     /// Batches go on to where there is room for them.
@@ -214,15 +271,15 @@ impl Server {
         let period = gpu.period.0;
         let until = horizon.max(now).0 / period;
         let may_go = |clock: u64| clock <= until;
-        let ServerGpu { kernel, shaders, code, tables, places, agent, recorder, counters, .. } = &mut **gpu;
+        let ServerGpu { spec, kernel, shaders, code, tables, places, agent, recorder, counters, .. } = &mut **gpu;
         let step = if places.is_empty() {
             kernel.step(shaders, code, &mut OwnMemory, may_go)
         } else {
             let packets = recorder.table_sectors().div_ceil(2);
             let (memory, llc, core) = (&mut self.memory, &mut counters.llc, *agent);
             // Its class is that of everyone else.
-            let (clos, next_answer) = (Clos(0), Ps::MAX);
-            let mut shared = AgentMemory { memory, core, clos, tables, packets, places, llc, next_answer };
+            let (clos, next_answer, coherent) = (Clos(0), Ps::MAX, spec.coherent);
+            let mut shared = AgentMemory { memory, core, clos, coherent, tables, packets, places, llc, next_answer };
             kernel.step(shaders, code, &mut shared, may_go)
         };
         gpu.turn = Ps::MAX;

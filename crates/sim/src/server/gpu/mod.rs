@@ -5,7 +5,8 @@
 //! 2. At the burst's end its packets join the batch that fills. The batch goes when it is full, or its first packet has waited for
 //!    `timeout` and no other batch waits for the GPU. Launching takes `call` of the core.
 //! 3. Discrete: the copy engine reads frames from the server's memory, one after the other at the link's rate, as a device does.
-//!    Integrated: nothing is copied.
+//!    Integrated: nothing is copied. Where it is not coherent, the core that launches a batch flushes from all caches what the kernel is
+//!    to use of its packets and of the ring; a kernel's end empties the GPU's L2.
 //! 4. The kernel runs on the shader cores, a warp for 32 packets; kernels run one after the other. Its L2 asks memory of its own,
 //!    or the server's, in order of time with cores, NIC and neighbours. Where that answers later, the kernel goes on with answers.
 //! 5. Discrete: frames or verdicts are written back. The core finds the packets, reads their verdicts and sends them.
@@ -88,6 +89,8 @@ pub struct GpuCounters {
     pub memory: SimtMemoryCounters,
     /// Lookups of the server's LLC.
     pub llc: LevelCounters,
+    /// Lines that cores have flushed for one that is not coherent.
+    pub flushed: u64,
     /// Lines that its own DRAM read and wrote.
     pub dram_lines: u64,
 }
@@ -159,6 +162,9 @@ struct GpuBatch {
     /// Copies that memory answers later, and whether nothing is left but to wait for them.
     awaited: u32,
     stalled: bool,
+    /// What caches had of it has been flushed; the GPU's L2 has given it up.
+    flushed: bool,
+    emptied: bool,
 }
 
 /// Which way a copy engine copies.
@@ -472,6 +478,11 @@ impl ServerGpu {
         script.end(id);
     }
 
+    /// Whether it sees what caches have, and they what it writes; one with memory of its own has nothing to do with them.
+    fn is_coherent(&self) -> bool {
+        self.spec.coherent || self.spec.attached == GpuMemory::Discrete
+    }
+
     fn clock(&self, at: Ps) -> u64 {
         at.0.div_ceil(self.period.0)
     }
@@ -546,6 +557,19 @@ impl ServerGpu {
     }
 }
 
+/// The runs of those of the first 32 lines of a packet's frame that have a bit: bytes from its start, and how many.
+fn runs_of(mut bits: u32) -> impl Iterator<Item = (u64, u64)> {
+    std::iter::from_fn(move || {
+        if bits == 0 {
+            return None;
+        }
+        let first = bits.trailing_zeros();
+        let count = (bits >> first).trailing_ones();
+        bits &= u32::MAX.checked_shl(first + count).unwrap_or(0);
+        Some((u64::from(first) * LINE_BYTES, u64::from(count) * LINE_BYTES))
+    })
+}
+
 impl Server {
     /// Packets of a burst of core `i` that the GPU is to have join the batch that fills.
     pub(super) fn gather(&mut self, i: usize, mut packets: Vec<GpuPacket>) {
@@ -594,6 +618,10 @@ impl Server {
             GpuTurn::Kernel if gpu.persistent.is_some() => self.run_warps(),
             GpuTurn::Kernel => self.run_kernel(),
             GpuTurn::KernelDone => {
+                if self.empties_l2() {
+                    return;
+                }
+                let Some(gpu) = &mut self.gpu else { return };
                 if let Some(mut batch) = gpu.running.take() {
                     batch.finished = now;
                     gpu.counters.busy += now - batch.begun;
@@ -784,4 +812,19 @@ fn write(memory: &mut Hierarchy, (first, count): (Line, u64), now: Ps, translate
     let at = memory.dma_write(first, count, now);
     *translated = (*translated).max(memory.translated());
     at + memory.translated()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::runs_of;
+
+    #[test]
+    fn runs_are_those_of_the_bits() {
+        let of = |bits| runs_of(bits).collect::<Vec<_>>();
+        assert_eq!(of(0), []);
+        assert_eq!(of(0b1), [(0, 64)]);
+        assert_eq!(of(0b1101_1000), [(3 * 64, 2 * 64), (6 * 64, 2 * 64)]);
+        assert_eq!(of(u32::MAX), [(0, 32 * 64)]);
+        assert_eq!(of(1 << 31 | 1), [(0, 64), (31 * 64, 64)]);
+    }
 }

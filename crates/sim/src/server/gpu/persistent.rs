@@ -22,7 +22,7 @@ use machine::simt::{Dispatcher, FinishedWarp, OwnMemory, PersistentKernel, Shade
 use units::{Clos, LINE_BYTES, Line, Ps, Rate};
 
 use super::super::{DepartureObserver, PRIORITY_NIC, Server, ServerEvent, lines};
-use super::{CopyWay, GpuBatch, GpuCounters, GpuPacket, GpuTurn, ServerGpu, read, write};
+use super::{CopyWay, GpuBatch, GpuCounters, GpuPacket, GpuTurn, ServerGpu, read, runs_of, write};
 use crate::scenario::Scenario;
 use crate::scenario::gpus::{GpuMemory, ServerGpuSpec, VERDICT_BYTES};
 
@@ -74,7 +74,6 @@ pub(super) struct PersistentTasks {
 impl PersistentTasks {
     pub(super) fn new(scenario: &Scenario, spec: &ServerGpuSpec, shaders: &Shaders) -> PersistentTasks {
         let (discrete, bus) = (spec.attached == GpuMemory::Discrete, &spec.dispatcher);
-        let round = bus.word.ps() + Ps(bus.task.ps().0 * u64::from(bus.most - 1)) + bus.publish.ps();
         PersistentTasks {
             kernel: PersistentKernel::default(),
             dispatcher: discrete.then(|| Dispatcher::new(bus, spec.shaders.frequency)),
@@ -89,7 +88,7 @@ impl PersistentTasks {
             way: Ps(bus.word.ps().since(scenario.machine.llc.latency.ps()).0 / 2),
             tell: bus.tell.ps().since(scenario.machine.llc.latency.ps()),
             poll: shaders.memory().unloaded_hit() + u64::from(spec.shaders.pipeline),
-            a_task: Ps(round.0 / u64::from(bus.most)),
+            a_task: Ps(bus.full_round().0 / u64::from(bus.most)),
             complete: Vec::new(),
             slots: shaders.slots().into(),
             taken: 0,
@@ -131,19 +130,6 @@ impl PersistentTasks {
     fn task(&mut self, number: u64) -> Option<&mut PostedTask> {
         self.tasks.get_mut(number.checked_sub(self.first)? as usize)
     }
-}
-
-/// The runs of those of the first 32 lines of a packet's frame that have a bit: bytes from its start, and how many.
-fn runs_of(mut bits: u32) -> impl Iterator<Item = (u64, u64)> {
-    std::iter::from_fn(move || {
-        if bits == 0 {
-            return None;
-        }
-        let first = bits.trailing_zeros();
-        let count = (bits >> first).trailing_ones();
-        bits &= u32::MAX.checked_shl(first + count).unwrap_or(0);
-        Some((u64::from(first) * LINE_BYTES, u64::from(count) * LINE_BYTES))
-    })
 }
 
 impl Server {
@@ -374,8 +360,9 @@ impl Server {
         } else {
             let packets = recorder.table_sectors().div_ceil(2);
             let (memory, llc, core) = (&mut self.memory, &mut counters.llc, *agent);
-            let (clos, next_answer) = (Clos(0), Ps::MAX);
-            let mut shared = AgentMemory { memory, core, clos, tables, packets, places, llc, next_answer };
+            // Whose warps poll what cores write is coherent.
+            let (clos, next_answer, coherent) = (Clos(0), Ps::MAX, true);
+            let mut shared = AgentMemory { memory, core, clos, coherent, tables, packets, places, llc, next_answer };
             kernel.step(shaders, code, &mut shared, may_go, complete)
         };
         let Ok(clock) = step else { unreachable!("functions that have a form for a warp take no locks") };
@@ -484,19 +471,4 @@ impl Server {
 fn over_bus(link: Rate, runs: &[(Line, u64)]) -> Ps {
     let lines: u64 = runs.iter().map(|&(_, count)| count).sum();
     link.time_for(lines * LINE_BYTES)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::runs_of;
-
-    #[test]
-    fn runs_are_those_of_the_bits() {
-        let of = |bits| runs_of(bits).collect::<Vec<_>>();
-        assert_eq!(of(0), []);
-        assert_eq!(of(0b1), [(0, 64)]);
-        assert_eq!(of(0b1101_1000), [(3 * 64, 2 * 64), (6 * 64, 2 * 64)]);
-        assert_eq!(of(u32::MAX), [(0, 32 * 64)]);
-        assert_eq!(of(1 << 31 | 1), [(0, 64), (31 * 64, 64)]);
-    }
 }
