@@ -1,8 +1,8 @@
 """What a machine that is overloaded would carry at lower loads: a load curve for a run that has none.
 
-A run that loses packets says what gets through at one load. Its report draws more: up to what got through, and on to
-what was offered. All points go on from one machine that is warm (`run.curve`), so that they cost little beside the run.
-They are for the eye: of few packets each, and no part of the result.
+A run that loses packets says what gets through at one load. Its report draws more: nearly up to what got through, and
+on to what was offered. All points go on from one machine that is as warm as the run's was (`run.curve`): of a colder
+one they would be another machine's. They are for the eye: of few packets each, and no part of the result.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from wirespeed import quantities as q
 from wirespeed.summary import status
 from wirespeed.summary_types import CurvePoint, Summary
 
-PACKETS: Final = 20_000
+PACKETS: Final = 100_000
 """Of each point, at most as many as the run had."""
-# Shares of what got through, and of what was offered beyond that.
-_UP_TO: Final = (0.25, 0.5, 0.75, 0.9, 1.0)
+# Shares of what got through, and of what was offered beyond that. At all of it rings would fill too slowly to show.
+_UP_TO: Final = (0.25, 0.5, 0.75, 0.9, 0.97)
 _BEYOND: Final = (1 / 3, 2 / 3)
 # Of the run that only warms the machine for the points.
 _LEAST: Final = 1000
@@ -40,7 +40,10 @@ def settings(summary: Summary, shares: Sequence[float]) -> list[str]:
     """What runs the scenario of a summary at these loads; whatever it was set to, these come last and hold."""
     packets = max(min(PACKETS, int(summary.get("packets") or PACKETS)), _LEAST)
     curve = ", ".join(map(repr, shares))
-    return [f"run.curve=[{curve}]", f"run.curve_packets={packets}", f"run.packets={_LEAST}"]
+    found = [f"run.curve=[{curve}]", f"run.curve_packets={packets}", f"run.packets={_LEAST}"]
+    # Left alone, so short a run would be warmed up by as few packets.
+    warmup = summary.get("warmup_packets")
+    return [*found, f"run.warmup={warmup}"] if warmup else found
 
 
 def joined(summary: Summary, points: Sequence[CurvePoint]) -> Summary:

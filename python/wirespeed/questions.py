@@ -94,9 +94,9 @@ def _left_open(summary: Summary, scenario: str, slow: Slowest | None) -> list[Re
         Reply(
             "Which ring overflows, and how long must it be?",
             rings(summary, settings, slow),
-            "drops" if summary.get("lost") else "path",
+            "cores" if summary.get("lost") else "path",
         ),
-        Reply("Where does p99 come from?", _with_gpu(summary, tail(summary, slow)), "cdf"),
+        Reply("Where does p99 come from?", _with_gpu(summary, tail(summary, slow)), "path"),
     ]
 
 
@@ -132,17 +132,30 @@ def one_more_core(summary: Summary, settings: Mapping[str, Any]) -> str:
         now = carried
         ends = None if ends is None or ends.mpps <= carried else ends
     gain = then / now - 1
-    least = "at least " if cores.has_short_bursts else ""
     if gain < _LEAST_GAIN and ends is not None:
+        more = ", and further as bursts grow" if cores.has_short_bursts else ""
         return (
             f"Nothing for the rate: {ends.what} ends at {q.mpps(ends.mpps)}, and {_cores(cores)}, by how busy "
-            f"{_are(cores)}, {_go(cores)} to {least}{q.mpps(cores.mpps)}.{_relief(summary, cores)}"
+            f"{_are(cores)}, {_go(cores)} to {q.mpps(cores.mpps)}{more}.{_relief(summary, cores)}"
         )
-    told = f"{q.share(gain, 0)} more: {least or 'up to '}{q.mpps(then)} in place of {q.mpps(now)}"
+    told = f"{q.share(gain, 0)} more: {q.mpps(then)} in place of {q.mpps(now)}"
     if ends is not None and ends.mpps <= then:
         told += f", where {ends.what} ends"
+    told += _of_what_comes(summary, then)
     at = f", at {q.digits(cores.cycles)} cycles a packet as now" if cores.cycles else ""
-    return f"{told}. Reckoned from how busy {_cores(cores)} {'is' if cores.cores == 1 else 'are'}{at}.{_locks(summary)}"
+    grow = ": fewer as bursts grow, more as they share the LLC" if at and cores.has_short_bursts else ""
+    are = "is" if cores.cores == 1 else "are"
+    return f"{told}. Reckoned from how busy {_cores(cores)} {are}{at}{grow}.{_locks(summary)}"
+
+
+def _of_what_comes(summary: Summary, mpps: float) -> str:
+    """How a rate compares with what is offered, where that is too much now."""
+    offered = summary.get("offered_mpps")
+    if not summary.get("lost") or not q.is_number(offered):
+        return ""
+    if mpps >= offered:
+        return f", and {q.mpps(offered)} are offered"
+    return f", which is less than the {q.mpps(offered)} that are offered"
 
 
 def _one_ring(summary: Summary, settings: Mapping[str, Any], hot: HotRing) -> str:
@@ -224,6 +237,11 @@ def _overflow(summary: Summary, settings: Mapping[str, Any], lost: Mapping[str, 
     if hot is not None and most != ("no_rx_descriptor" if hot["receives"] else "queue_full"):
         hot = None
     told = _first(f"{LOSSES[most]}{of} {full}: {q.count(lost[most])} of {q.count(whole)} lost packets.")
+    losing = [each for each in queue_shares(summary) if each.receives and each.of_lost]
+    if most == "no_rx_descriptor" and hot is None and len(losing) > 1:
+        all_of = len([each for each in queue_shares(summary) if each.receives])
+        which = f"All {all_of}" if len(losing) == all_of else f"{len(losing)} of {all_of}"
+        told = f"{which} receive rings{of} overflow: {q.count(lost[most])} of {q.count(whole)} lost packets."
     if hot is not None:
         told += f" It is that of core {hot['core']}: {hot['text']}."
     limit = (summary.get("verdict") or {}).get("limit")
@@ -313,7 +331,11 @@ def tail(summary: Summary, slow: Slowest | None) -> str:
     if not parts:
         return f"No single part: the slowest 1 % are {q.duration(excess)} slower than the mean, {beside}."
     makes = "make" if len(parts) > 1 else "makes"
-    return _first(f"{_and(parts)} {makes} the slowest 1 % slower than the mean by {q.duration(excess)}, {beside}.")
+    told = f"{_and(parts)} {makes} the slowest 1 % slower than the mean by {q.duration(excess)}, {beside}."
+    most = max(slow.slow_parts_ns, key=lambda reason: slow.slow_parts_ns[reason])
+    if most not in named[:_NAMED]:
+        told += f" Most of their time is {_of(summary, most, slow.slow_parts_ns[most], slow.slow_ns)}, as of all."
+    return _first(told)
 
 
 def _with_gpu(summary: Summary, told: str) -> str:
@@ -348,7 +370,7 @@ def ten(summary: Summary, scenario: str, slow: Slowest | None, assumed: str) -> 
         *more[:2],
         Reply("What is DDIO's share?", ddio := _ddio(summary), "levels", _without_ddio(ddio)),
         *more[2:],
-        Reply("How sure is this?", _sure(summary), "numbers"),
+        Reply("How sure is this?", _sure(summary), "assumed"),
         Reply("Does it hold for my server?", _holds(summary, assumed), "assumed"),
         Reply("What do I type next?", *_next(summary)),
     ]
@@ -424,12 +446,33 @@ def _margin(summary: Summary, settings: Mapping[str, Any]) -> str:
         told = _left(summary, settings, headroom)
     else:
         return ""
-    beside = {
-        True: " That is more than the model's error.",
-        False: " That is less than the model's error.",
+    return f"{told}.{_margin_by_model(summary, headroom, beyond)}"
+
+
+def _margin_by_model(summary: Summary, headroom: object, beyond: bool | None) -> str:
+    """What the model's error makes of the answer to wire speed, and of what is left."""
+    told = {
+        True: " The answer to wire speed stands beyond the model's error.",
+        False: " The answer to wire speed is within the model's error.",
         None: "",
-    }
-    return f"{told}.{beside[beyond]}"
+    }[beyond]
+    errors = (summary.get("verdict") or {}).get("model_errors") or []
+    ends = next(((each["low"], each["high"]) for each in errors if each["kind"] == "rate" and each.get("rows")), None)
+    if (
+        summary.get("lost")
+        or not q.is_number(headroom)
+        or headroom >= _TIMES
+        or ends is None
+        or status(summary) == "found"
+    ):
+        return told
+    low, high = ends
+    if not q.is_number(low) or not q.is_number(high) or low <= -1:
+        return told
+    least, most = ((1 + headroom) / (1 + end) - 1 for end in (high, low))
+    kind = "more" if least >= 0 else "less"
+    least_told = f"{q.share(abs(least), 0)}{' less' if kind == 'less' else ''}"
+    return f"{told} By the model's error it is from {least_told} to {q.share(most, 0)} more."
 
 
 def _left(summary: Summary, settings: Mapping[str, Any], headroom: float) -> str:
@@ -437,7 +480,7 @@ def _left(summary: Summary, settings: Mapping[str, Any], headroom: float) -> str
     limit, load = (summary.get("verdict") or {}).get("limit"), summary.get("load")
     cores = ceilings.of_cores(summary, settings)
     is_least = limit == "core" and cores is not None and cores.has_short_bursts
-    earliest = " at the earliest" if is_least else ""
+    earliest = ", and later as bursts grow" if is_least else ""
     to_line = 1 / load - 1 if q.is_number(load) and load > 0 else 0.0
     shown = proven(summary)
     if shown is not None and q.is_number(load) and load > 0 and (further := shown["load"] / load - 1) > _LEAST_GAIN:
@@ -493,28 +536,8 @@ def _ddio(summary: Summary) -> str:
     rate = found.get("hit_rate")
     if not q.is_number(rate):
         return ""
-    told = f"{q.share(rate, 0)} of the lines that the NIC writes are in the LLC already; the rest has to be allocated"
-    return f"{told}.{_found_later(summary)}{_missed(summary)}"
-
-
-def _found_later(summary: Summary) -> str:
-    """What of packets is still in the LLC when cores first come for it, and what else they and the NIC find there."""
-    by_name = {each["name"]: each for each in levels(summary)}
-    llc, sent = (by_name.get(name) or {} for name in ("LLC", "DMA read"))
-    found, first = _first_come(summary)
-    told = ""
-    if first:
-        by_prefetch = _counts(by_name.get("first prefetch") or {})[1] / first
-        told = f" Of the lines of packets that cores come for, {q.share(found / first, 0)} are still cached when they"
-        told += f" first do{f', {q.share(by_prefetch, 0)} of them by prefetches' if by_prefetch else ''}."
-    touched = _touches(summary)
-    hits, lookups = (most - own for most, own in zip(_counts(llc), touched or (0, 0), strict=True))
-    others = []
-    if lookups > 0:
-        others.append(f"{q.share(hits / lookups, 0)} of what {'else ' if touched else ''}cores ask it for")
-    if q.is_number(rate := sent.get("hit_rate")):
-        others.append(f"{q.share(rate, 0)} of what the NIC sends")
-    return told + (f" The LLC has {_and(others)}." if others else "")
+    told = f" Of the lines that the NIC writes, {q.share(rate, 0)} are in the LLC already; the rest put others out."
+    return f"{_missed(summary)}{told}{_WITHOUT if _waits_for_dram(summary) else ''}".strip()
 
 
 def _first_come(summary: Summary) -> tuple[int, int]:
@@ -563,7 +586,7 @@ def _spent(parts: Sequence[Slice]) -> str:
     of = {family: sum(part.share for part in parts if part.family == family) for family in ("dram", "shared")}
     told = f" Of a packet's cycles there {q.share(work, 0)} execute instructions"
     if held >= _LEAST_LOCK:
-        told += f", {q.share(held, 0)} are stalls of branches and doorbells"
+        told += f", {q.share(held, 0)} are stalls of branches, chains and doorbells"
     told += "; memory's share is"
     return (
         f"{told} {q.share(sum(of.values()), 0)}: {q.share(of['dram'], 0)} wait for DRAM, {q.share(of['shared'], 0)} "
@@ -585,29 +608,36 @@ def _without_ddio(told: str) -> str:
     return "wirespeed compare scenario.toml scenario.toml,machine.llc.io_ways=0" if told.endswith(":") else ""
 
 
+_WITHOUT: Final = " What DDIO brings in all is the difference to a run without it:"
+
+
+def _waits_for_dram(summary: Summary) -> bool:
+    """Whether cores wait for DRAM, as far as their cycles are known."""
+    missed, whole = memory_cycles(summary, _DRAM), sum(part.ns for part in core_cycles(summary))
+    ghz = (summary.get("machine") or {}).get("core_ghz")
+    return q.is_number(ghz) and missed is not None and 0 < missed < whole
+
+
 def _missed(summary: Summary) -> str:
-    """What cores pay for lines that the LLC lacks."""
+    """What cores pay for lines that the LLC lacks: packets that have left it before a core came, and all else."""
     ghz = (summary.get("machine") or {}).get("core_ghz")
     missed, whole = memory_cycles(summary, _DRAM), sum(part.ns for part in core_cycles(summary))
     if not q.is_number(ghz) or missed is None or missed >= whole:
         return ""
+    found, first = _first_come(summary)
+    kept = f"{q.share(found / first, 0)} of packets' lines are still cached when a core first comes" if first else ""
     if not missed:
-        return " Cores wait for no DRAM: more of it brings them nothing."
-    return (
-        f" Cores wait {q.duration(missed / ghz)} a packet for what the LLC lacks, {_lacking(summary)}, "
-        f"{q.share(missed / whole)} of its cycles. What DDIO brings this run does not tell: it is the difference "
-        f"to one without it:"
-    )
-
-
-def _lacking(summary: Summary) -> str:
-    """What the lines are that cores ask the LLC for in vain."""
+        return f"Cores wait for no DRAM: more of it brings them nothing.{f' {kept}.' if kept else ''}"
     llc = next((each for each in levels(summary) if each.get("name") == "LLC"), None)
     touched, lacked = _touches(summary), (llc or {}).get("misses") or 0
+    wait = f"cores wait {q.duration(missed / ghz)} a packet for DRAM, {q.share(missed / whole)} of their cycles"
     if touched is None or not lacked:
-        return "packets and tables"
-    missed = touched[1] - touched[0]
-    return f"{q.share(missed / lacked, 0)} of it packets and the rest tables and descriptors"
+        return f"{_first(wait)}, for packets and tables.{f' {kept}.' if kept else ''}"
+    gone = (touched[1] - touched[0]) / lacked
+    return (
+        f"Packets that have left the LLC take about {q.share(gone * missed / whole)} of the cores' cycles"
+        f"{f': {kept}' if kept else ''}. In all {wait}, the rest for tables and descriptors."
+    )
 
 
 def _sure(summary: Summary) -> str:
@@ -654,7 +684,8 @@ def _model(summary: Summary) -> Iterator[str]:
         low, high = each.get("low"), each.get("high")
         if each.get("rows") and q.is_number(low) and q.is_number(high):
             sources = "source" if each["sources"] == 1 else "sources"
-            of = f"{q.count(each['rows'])} measurements of {each['sources']} {sources}"
+            most = "nine in ten of " if each.get("beyond") else ""
+            of = f"{most}{q.count(each['rows'])} measurements of {each['sources']} {sources}"
             band = f"were {_band(low, high, each['kind'])} in {of}"
             within = _by_model(summary, each["kind"], low, high)
             noun = _KINDS[each["kind"]]
@@ -718,17 +749,19 @@ def _holds(summary: Summary, assumed: str) -> str:
     shared = sorted({part for each in errors for part in each["shared"]})
     known = [_KINDS[each["kind"]] for each in errors if each.get("rows")]
     unknown = [_KINDS[each["kind"]] for each in errors if not each.get("rows")]
-    told = f"If yours is a {machine}: "
     if known:
         of = f" with its {', '.join(shared)}" if shared else ""
-        told += f"{_and(known)} {_is(known)} checked by measured servers{of}"
+        told = f"On a {machine}: {_and(known)} {_is(known)} checked by measured servers{of}"
         told += f", {_and(unknown)} by none" if unknown else ""
     else:
-        told += "nothing of it is checked by a measured server"
-    told += ". Comparisons hold better than numbers."
+        told = f"On a {machine}: nothing of it is checked by a measured server"
+    told += (
+        ". On another processor, NIC or driver: no, until it is described (wirespeed import lscpu.json --out mine.toml"
+        ", or wirespeed calibrate on it). Comparisons hold better than numbers."
+    )
     if assumed:
         told += f" {assumed.split(':')[0]}."
-    return f"{told} Another one is described first: wirespeed calibrate measures it, wirespeed import reads lscpu."
+    return told
 
 
 def to_type(summary: Summary, again: Sequence[str], advise: Sequence[str], out: str = "") -> tuple[str, str]:

@@ -611,7 +611,13 @@ def loss_is_known(summary: Summary) -> bool:
 def levels(summary: Summary) -> list[LevelSummary]:
     """The levels of the memory system that the machine has: without I/O ways there is no DDIO."""
     has_ddio = (summary.get("machine") or {}).get("io_ways") != 0
-    return [level for level in summary.get("levels") or [] if has_ddio or level.get("name") != "DDIO"]
+    found = [level for level in summary.get("levels") or [] if has_ddio or level.get("name") != "DDIO"]
+    # Who never comes first has nothing to tell.
+    return [each for each in found if not str(each.get("name")).startswith("first ") or _looked(each)]
+
+
+def _looked(level: LevelSummary) -> bool:
+    return bool((level.get("hits") or 0) + (level.get("misses") or 0))
 
 
 # Fewer of the misses of L2 are not worth a word.
@@ -704,7 +710,7 @@ def curve_packets_text(summary: Summary) -> str | None:
     )
     fills = " and no ring fills" if looked and len(looked) == len(unseen) else ""
     return (
-        f"Each point stands for {each} packets after a warm-up of its own: where none is lost{fills}, the loss is below"
+        f"All points go on from one warm machine, {each} packets each: where none is lost{fills}, the loss is below"
         f" {q.probability(3 / least)} at 95 %.{shows}"
     )
 
@@ -722,8 +728,14 @@ def loss_text(summary: Summary) -> tuple[str, str]:
         bound = f"< {q.probability(upper)} at 95 %" if q.is_number(upper) else ""
         return "0", f"none of {q.count(packets)}{', ' + bound if bound else ''}"
     wide = summary.get("loss_half_width")
-    around = f"± {q.probability(wide, 2)}, " if wide and q.is_number(wide) else ""
+    around = f"± {_points_of(wide)}, " if wide and q.is_number(wide) else ""
     return q.probability(loss), f"{around}{q.count(lost)} of {q.count(packets)}"
+
+
+def _points_of(share: float) -> str:
+    """A difference of shares: one in percent would be read as a part of the loss."""
+    text = q.probability(share, 2)
+    return f"{text.removesuffix('%').rstrip()} points" if text.endswith("%") else text
 
 
 def key_numbers(summary: Summary) -> list[KeyNumber]:

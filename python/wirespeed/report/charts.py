@@ -152,7 +152,7 @@ def machine_over_time(series: Sequence[IntervalSummary]) -> Drawing | None:
 # Where mbufs are, from what holds the fewest usually to what holds the most.
 _MBUFS: Final = {
     "mbufs_queued": ("queued", colour("burst")),
-    "mbufs_sending": ("at work, sending or sent", colour("tx_queue")),
+    "mbufs_sending": ("at work, in transmit rings", colour("tx_queue")),
     "mbufs_descriptors": ("in descriptors", colour("ring")),
     "mbufs_free": ("free", "var(--grid)"),
 }
@@ -172,7 +172,10 @@ def mbufs_over_time(series: Sequence[IntervalSummary]) -> Drawing | None:
         ]
     if len(rows) < 2 * len(_MBUFS):
         return None
-    names, colours = zip(*_MBUFS.values(), strict=True)
+    # Where mbufs never are is no part of the picture.
+    used = {row["state"] for row in rows if row["y"]}
+    rows = [row for row in rows if row["state"] in used]
+    names, colours = zip(*(each for each in _MBUFS.values() if each[0] in used), strict=True)
     chart = (
         alt.Chart(data(rows))
         .mark_area()

@@ -52,6 +52,8 @@ pub struct ModelError {
     pub low: Option<f64>,
     /// They were below this.
     pub high: Option<f64>,
+    /// Measurements beyond these ends, which are not told.
+    pub beyond: usize,
 }
 
 /// A measurement that was predicted.
@@ -154,9 +156,10 @@ fn band<'a, I: Iterator<Item = &'a Judged>>(
             sources: sources.len(),
             low: errors.get(cut).copied(),
             high: errors.get(errors.len() - 1 - cut).copied(),
+            beyond: 2 * cut,
         };
     }
-    ModelError { kind, shared: Vec::new(), rows: 0, sources: 0, low: None, high: None }
+    ModelError { kind, shared: Vec::new(), rows: 0, sources: 0, low: None, high: None, beyond: 0 }
 }
 
 impl MeasuredParts<'_> {
@@ -185,7 +188,7 @@ impl ModelError {
             return format!("of {} no measured neighbour", self.kind.noun());
         };
         let unit = if self.kind == AnswerKind::Hits { "points" } else { "%" };
-        let many = if self.rows < ROWS_AN_END { "all" } else { "nine in ten" };
+        let many = if self.beyond == 0 { "all" } else { "nine in ten" };
         format!(
             "{} {:+.0} to {:+.0} {unit} ({many} of {} rows of {} source{} with {})",
             self.kind.noun(),

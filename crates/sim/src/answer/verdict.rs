@@ -31,6 +31,8 @@ const REMARKABLE: f64 = 0.25;
 /// Device writes are a cause when packets are lost, or when they hold packets up for this share of the sojourn. They are one, too, when
 /// this share of what cores come for, or of what is sent, has been evicted before.
 const DDIO_COSTS: f64 = 0.05;
+/// All of the time, as it is written.
+const FULLY: f64 = 0.9995;
 /// An LLC whose misses fall to less than this share from one half of a run to the other is not full yet.
 const STILL_FILLING: f64 = 0.8;
 /// A fall by fewer misses a packet is nothing.
@@ -620,19 +622,29 @@ impl Facts<'_> {
         self.result.measured.measure.lost.get(loss.name()).copied().unwrap_or(0)
     }
 
-    /// What to do where `cores` cores, all that there are, carry less than is offered.
+    /// What to do where `cores` cores, all that there are, carry less than is offered: the one that gets most has to carry its part, too.
     fn more_cores(&self, cores: usize) -> String {
         let most = self.result.scenario.most_cores() as usize;
-        let wanted = (cores as f64 * self.offered_mpps / self.served_mpps).ceil();
+        let offered = self.result.measured.counts.cores.iter().map(|core| core.offered);
+        let all: u64 = offered.clone().sum();
+        // Cores that receive and cores that work get different shares of all.
+        let uneven = match self.result.scenario.pipeline {
+            Some(_) => 1.0,
+            None => offered.max().unwrap_or(0) as f64 * cores as f64 / all.max(1) as f64,
+        };
+        let wanted = (cores as f64 * uneven.max(1.0) * self.offered_mpps / self.served_mpps).ceil();
+        let each = digits(self.served_mpps / cores as f64);
+        let more = if uneven > 1.0 {
+            format!(", and the one that gets most {} more than the mean", percent(uneven - 1.0))
+        } else {
+            String::new()
+        };
+        let lead = format!("The cores are the limit: where each goes on to carry {each} Mpps{more},");
         if wanted.is_finite() && wanted <= most as f64 && cores < most {
             let enough = (wanted as usize).max(cores + 1);
-            return format!(
-                "The cores are the limit: at what each carries here it takes {enough} (--set machine.cores={enough})."
-            );
+            return format!("{lead} it takes {enough} (--set machine.cores={enough}).");
         }
-        format!(
-            "The cores are the limit: at what each carries here it takes more than the {most} that a machine may have."
-        )
+        format!("{lead} it takes more than the {most} that a machine may have.")
     }
 
     fn load(&self) -> CoreLoad {
@@ -663,9 +675,10 @@ impl Facts<'_> {
             let lead = format!("{} packets found no free receive descriptor", count(ring));
             if saturated == cores {
                 reasons.push(format!(
-                    "{lead}: {} saturated (busy at least {} of the time), so the rings fill.",
+                    "{lead}: {} saturated (busy {}{} of the time), so the rings fill.",
                     all_cores(cores),
-                    percent(least)
+                    percent(least),
+                    if least < FULLY { " or more" } else { "" }
                 ));
                 if !memory_full {
                     advice.push(self.more_cores(cores));
@@ -1137,7 +1150,7 @@ impl Facts<'_> {
                 reasons.push(format!("{gone} of the lines of packets that cores come for have left the LLC by then."));
             }
             let shares = [held, missed(&c.dma_read), left];
-            let costs = self.lost > 0 || shares.into_iter().any(|share| share > DDIO_COSTS);
+            let costs = shares.into_iter().any(|share| share > DDIO_COSTS);
             if costs && !tries.is_empty() {
                 advice.push(format!("Device writes miss the LLC: compare with {}.", tries.join(", or ")));
             }
