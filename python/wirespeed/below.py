@@ -14,10 +14,10 @@ from wirespeed import quantities as q
 from wirespeed.summary import status
 from wirespeed.summary_types import CurvePoint, Summary
 
-PACKETS: Final = 100_000
+PACKETS: Final = 50_000
 """Of each point, at most as many as the run had."""
 # Shares of what got through, and of what was offered beyond that. At all of it rings would fill too slowly to show.
-_UP_TO: Final = (0.25, 0.5, 0.75, 0.9, 0.97)
+_UP_TO: Final = (0.25, 0.5, 0.75, 0.9, 0.95)
 _BEYOND: Final = (1 / 3, 2 / 3)
 # Of the run that only warms the machine for the points.
 _LEAST: Final = 1000

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -64,17 +64,24 @@ def of_cores(summary: Summary, settings: Mapping[str, Any]) -> CoreCeiling | Non
         return None
     most = max(busy)
     stage = found[busy.index(most)]
-    mpps = served / (1.0 if summary.get("lost") and most > SATURATED else most)
+    full = bool(summary.get("lost")) and most > SATURATED
+    mpps = served / (1.0 if full else most)
     busiest = max(stage, key=lambda core: core.get("busy") or 0.0)
     return CoreCeiling(
         cores=len(stage),
         receives=bool(busiest.get("receives", True)),
         is_alone=len(found) == 1,
-        cycles=busiest.get("cycles_per_packet") or 0.0,
+        cycles=_cycles(stage if full else [busiest]),
         mpps=mpps,
         with_one_more=mpps * (len(stage) + 1) / len(stage),
         has_short_bursts=_short(busiest, settings) and not summary.get("lost"),
     )
+
+
+def _cycles(cores: Sequence[CoreSummary]) -> float:
+    """What a packet takes on average of those that work on it."""
+    packets = sum(core["packets"] for core in cores)
+    return sum((core.get("cycles_per_packet") or 0.0) * core["packets"] for core in cores) / packets if packets else 0.0
 
 
 def _short(core: CoreSummary, settings: Mapping[str, Any]) -> bool:

@@ -138,12 +138,13 @@ def one_more_core(summary: Summary, settings: Mapping[str, Any]) -> str:
             f"Nothing for the rate: {ends.what} ends at {q.mpps(ends.mpps)}, and {_cores(cores)}, by how busy "
             f"{_are(cores)}, {_go(cores)} to {q.mpps(cores.mpps)}{more}.{_relief(summary, cores)}"
         )
-    told = f"{q.share(gain, 0)} more: {q.mpps(then)} in place of {q.mpps(now)}"
+    more = " or more" if cores.has_short_bursts else ""
+    told = f"{q.share(gain, 0)} more: {q.mpps(then)}{more} in place of {q.mpps(now)}{more}"
     if ends is not None and ends.mpps <= then:
         told += f", where {ends.what} ends"
     told += _of_what_comes(summary, then)
     at = f", at {q.digits(cores.cycles)} cycles a packet as now" if cores.cycles else ""
-    grow = ": fewer as bursts grow, more as they share the LLC" if at and cores.has_short_bursts else ""
+    grow = ": a packet takes fewer as bursts grow" if at and cores.has_short_bursts else ""
     are = "is" if cores.cores == 1 else "are"
     return f"{told}. Reckoned from how busy {_cores(cores)} {are}{at}{grow}.{_locks(summary)}"
 
@@ -153,9 +154,8 @@ def _of_what_comes(summary: Summary, mpps: float) -> str:
     offered = summary.get("offered_mpps")
     if not summary.get("lost") or not q.is_number(offered):
         return ""
-    if mpps >= offered:
-        return f", and {q.mpps(offered)} are offered"
-    return f", which is less than the {q.mpps(offered)} that are offered"
+    # Where one gets more than the others, more than the mean has to be carried.
+    return f", which is less than the {q.mpps(offered)} that are offered" if mpps < offered else ""
 
 
 def _one_ring(summary: Summary, settings: Mapping[str, Any], hot: HotRing) -> str:
@@ -238,10 +238,12 @@ def _overflow(summary: Summary, settings: Mapping[str, Any], lost: Mapping[str, 
         hot = None
     told = _first(f"{LOSSES[most]}{of} {full}: {q.count(lost[most])} of {q.count(whole)} lost packets.")
     losing = [each for each in queue_shares(summary) if each.receives and each.of_lost]
-    if most == "no_rx_descriptor" and hot is None and len(losing) > 1:
+    shared = (settings.get("nic") or {}).get("rings", "private") != "private"
+    if most == "no_rx_descriptor" and hot is None and len(losing) > 1 and not shared:
         all_of = len([each for each in queue_shares(summary) if each.receives])
-        which = f"All {all_of}" if len(losing) == all_of else f"{len(losing)} of {all_of}"
-        told = f"{which} receive rings{of} overflow: {q.count(lost[most])} of {q.count(whole)} lost packets."
+        every = "both cores" if all_of == 2 else f"all {all_of} cores"
+        which = every if len(losing) == all_of else f"{len(losing)} of {all_of} cores"
+        told = f"Receive rings{of} overflow, of {which}: {q.count(lost[most])} of {q.count(whole)} lost packets."
     if hot is not None:
         told += f" It is that of core {hot['core']}: {hot['text']}."
     limit = (summary.get("verdict") or {}).get("limit")
@@ -333,8 +335,10 @@ def tail(summary: Summary, slow: Slowest | None) -> str:
     makes = "make" if len(parts) > 1 else "makes"
     told = f"{_and(parts)} {makes} the slowest 1 % slower than the mean by {q.duration(excess)}, {beside}."
     most = max(slow.slow_parts_ns, key=lambda reason: slow.slow_parts_ns[reason])
-    if most not in named[:_NAMED]:
-        told += f" Most of their time is {_of(summary, most, slow.slow_parts_ns[most], slow.slow_ns)}, as of all."
+    as_all = most == max(slow.mean_parts_ns, key=lambda reason: slow.mean_parts_ns[reason])
+    if most not in named[:_NAMED] and as_all:
+        part = _of(summary, most, slow.slow_parts_ns[most], slow.slow_ns)
+        told += f" The largest part of their time is {part}, as of all."
     return _first(told)
 
 
@@ -469,10 +473,14 @@ def _margin_by_model(summary: Summary, headroom: object, beyond: bool | None) ->
     low, high = ends
     if not q.is_number(low) or not q.is_number(high) or low <= -1:
         return told
+    shown, load = proven(summary), summary.get("load")
+    if shown is not None and q.is_number(load) and load > 0 and shown["load"] / load - 1 >= headroom:
+        return told
+    limit = (summary.get("verdict") or {}).get("limit")
     least, most = ((1 + headroom) / (1 + end) - 1 for end in (high, low))
-    kind = "more" if least >= 0 else "less"
-    least_told = f"{q.share(abs(least), 0)}{' less' if kind == 'less' else ''}"
-    return f"{told} By the model's error it is from {least_told} to {q.share(most, 0)} more."
+    from_least = f"{q.share(abs(least), 0)}{' less' if least < 0 else ''}"
+    what = LIMITS[limit] if limit else "it"
+    return f"{told} By the model's error {what} is full at {from_least} to {q.share(most, 0)} more."
 
 
 def _left(summary: Summary, settings: Mapping[str, Any], headroom: float) -> str:
@@ -536,7 +544,8 @@ def _ddio(summary: Summary) -> str:
     rate = found.get("hit_rate")
     if not q.is_number(rate):
         return ""
-    told = f" Of the lines that the NIC writes, {q.share(rate, 0)} are in the LLC already; the rest put others out."
+    rest = "" if rate == 1 else "; the rest has to be allocated"
+    told = f" Of the lines that the NIC writes, {q.share(rate, 0)} are in the LLC already{rest}."
     return f"{_missed(summary)}{told}{_WITHOUT if _waits_for_dram(summary) else ''}".strip()
 
 
@@ -571,7 +580,10 @@ def _busiest(summary: Summary) -> str:
         return "."
     busy = [max(core.get("busy") or 0.0 for core in stage) for stage in found]
     most = busy.index(max(busy))
+    least = min(core.get("busy") or 0.0 for core in found[most])
     told = f": the busiest is busy {q.share(busy[most], 0)} of the time"
+    if len(found) == 1 and len(found[0]) > 1 and least > ceilings.SATURATED:
+        told = f": all {len(found[0])} are busy {q.share(least, 0)} of the time"
     if len(found) > 1:
         does = ("receives", "works") if found[most][0].get("receives", True) else ("works", "receives")
         told = f" that {does[0]}{told}, the busiest that {does[1]} {q.share(busy[1 - most], 0)}"
@@ -608,6 +620,8 @@ def _without_ddio(told: str) -> str:
     return "wirespeed compare scenario.toml scenario.toml,machine.llc.io_ways=0" if told.endswith(":") else ""
 
 
+# A smaller share of the cycles would be told as none.
+_LEAST_SHARE: Final = 0.001
 _WITHOUT: Final = " What DDIO brings in all is the difference to a run without it:"
 
 
@@ -627,16 +641,18 @@ def _missed(summary: Summary) -> str:
     found, first = _first_come(summary)
     kept = f"{q.share(found / first, 0)} of packets' lines are still cached when a core first comes" if first else ""
     if not missed:
-        return f"Cores wait for no DRAM: more of it brings them nothing.{f' {kept}.' if kept else ''}"
+        return f"Cores wait for no DRAM: more ways for devices bring them nothing.{f' {kept}.' if kept else ''}"
     llc = next((each for each in levels(summary) if each.get("name") == "LLC"), None)
     touched, lacked = _touches(summary), (llc or {}).get("misses") or 0
     wait = f"cores wait {q.duration(missed / ghz)} a packet for DRAM, {q.share(missed / whole)} of their cycles"
-    if touched is None or not lacked:
+    by_prefetch = any(each.get("name") == "first prefetch" and _counts(each)[1] for each in levels(summary))
+    if touched is None or not lacked or by_prefetch:
         return f"{_first(wait)}, for packets and tables.{f' {kept}.' if kept else ''}"
-    gone = (touched[1] - touched[0]) / lacked
+    gone = (touched[1] - touched[0]) / lacked * missed / whole
+    share = f"about {q.share(gone)}" if gone >= _LEAST_SHARE else "next to none"
     return (
-        f"Packets that have left the LLC take about {q.share(gone * missed / whole)} of the cores' cycles"
-        f"{f': {kept}' if kept else ''}. In all {wait}, the rest for tables and descriptors."
+        f"Packets that had left the LLC when a core first came take {share} of the cores' cycles"
+        f"{f': {kept}' if kept else ''}. In all {wait}, the rest for tables and all else; packets put some of it out."
     )
 
 

@@ -74,6 +74,8 @@ class ModelError(TypedDict, total=False):
     """
     high: float | None
     """They were below this."""
+    beyond: int
+    """Measurements beyond these ends, which are not told."""
 
 
 class RunVerdict(TypedDict, total=False):
@@ -1214,9 +1216,11 @@ class GpuSummary(TypedDict, total=False):
     l2_hit_rate: float | None
     """Hits in its L2, of the loads that reach it."""
     llc_lookups: int | None
-    """Lookups of the server's LLC; null of a discrete one."""
+    """Lookups of the server's LLC; null of one that does not ask it."""
     llc_miss_rate: float | None
     """Misses over them."""
+    flushed_lines: int | None
+    """Lines that cores have flushed from all caches for one that is not coherent; null for others."""
     memory_gb_per_s: float | None
     """What its own memory carried; null of an integrated one."""
     kernel_busy: float

@@ -21,10 +21,12 @@ def lossy(**changes: object) -> dict[str, object]:
 
 
 def test_points_lie_below_what_got_through_and_between_that_and_what_was_offered() -> None:
-    assert below.loads(lossy()) == [0.1, 0.2, 0.3, 0.36, 0.388, 0.5333, 0.6667]
+    assert below.loads(lossy()) == [0.1, 0.2, 0.3, 0.36, 0.38, 0.5333, 0.6667]
     assert max(below.loads(lossy(load=1.5))) < 1.0
     assert below.settings(lossy(packets=5000), [0.1, 0.2])[:2] == ["run.curve=[0.1, 0.2]", "run.curve_packets=5000"]
-    assert "run.curve_packets=100000" in below.settings(lossy(packets=1_000_000), [0.1])
+    assert "run.curve_packets=50000" in below.settings(lossy(packets=1_000_000), [0.1])
+    # So short a run by itself would be warmed up by some thousand packets, and its points be of another machine.
+    assert below.settings(lossy(warmup_packets=7000), [0.1])[-1] == "run.warmup=7000"
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,8 @@ def test_one_more_core_brings_nothing_where_another_part_ends_first() -> None:
     assert "packets would wait less for it, now 900 ns" in core(busy(0.6, **waits))
     # With short bursts cores go further than that.
     assert "go to 16.7 Mpps, and further as bursts grow" in core(busy(0.6, burst=2.0))
-    assert "cycles a packet as now: fewer as bursts grow, more as they share the LLC." in core(busy(0.8, burst=2.0))
+    assert "cycles a packet as now: a packet takes fewer as bursts grow." in core(busy(0.8, burst=2.0))
+    assert core(busy(0.8, burst=2.0)).startswith("20 % more: 15.0 Mpps or more in place of 12.5 Mpps or more,")
 
 
 def test_a_saturated_core_that_loses_is_taken_at_what_it_served() -> None:
@@ -156,7 +157,7 @@ def test_how_much_more_is_told_beside_line_rate_and_the_models_error() -> None:
     )
     error = {"kind": "rate", "shared": ["core a"], "rows": 43, "sources": 2, "low": -0.12, "high": 0.25, "beyond": 4}
     assert margin(0.8, 0.1, beyond_model_error=None, model_errors=[error]).endswith(
-        "By the model's error it is from 12 % less to 25 % more."
+        "By the model's error PCIe is full at 12 % less to 25 % more."
     )
     assert "A core is full at 10.0 % more; line rate" in margin(0.8, 0.1, limit="core")
     assert margin(0.02, 60.0, beyond_model_error=None) == (
@@ -428,7 +429,7 @@ def test_ddio_is_told_in_time_with_the_command_that_measures_it() -> None:
     assert reply.text.startswith(
         "Cores wait 10.0 ns a packet for DRAM, 20.0 % of their cycles, for packets and tables."
     )
-    assert "Of the lines that the NIC writes, 60 % are in the LLC already; the rest put others out." in reply.text
+    assert "Of the lines that the NIC writes, 60 % are in the LLC already; the rest has to be allocated." in reply.text
     assert reply.command.endswith("scenario.toml,machine.llc.io_ways=0")
 
 
@@ -621,13 +622,19 @@ def test_ddio_says_what_is_found_later_and_sureness_what_had_not_settled() -> No
     warmup = {"why": "The first 9 packets were cut as warm-up. Not settled: the sojourn."}
     summary = busy(0.1, levels=found, warmup=warmup)
     told = reply(summary, "What is DDIO's share?")
-    assert told.startswith("Cores wait for no DRAM: more of it brings them nothing. 98 % of packets' lines are still")
+    assert told.startswith(
+        "Cores wait for no DRAM: more ways for devices bring them nothing. 98 % of packets' lines are still"
+    )
     for each in summary["cores"]:
         each["cycles"] = {"core": 60.0, "row_miss": 40.0}
     told = reply(summary, "What is DDIO's share?")
     # One in ten of the lines that the LLC lacks is a packet's; 40 of 100 cycles wait for DRAM.
-    assert told.startswith("Packets that have left the LLC take about 4.0 % of the cores' cycles: 98 % of packets'")
-    assert "In all cores wait 20.0 ns a packet for DRAM, 40.0 % of their cycles, the rest for tables" in told
+    assert told.startswith(
+        "Packets that had left the LLC when a core first came take about 4.0 % of the cores' cycles: 98 %"
+    )
+    assert (
+        "In all cores wait 20.0 ns a packet for DRAM, 40.0 % of their cycles, the rest for tables and all else" in told
+    )
     # A prefetch that comes first finds what a load would have.
     prefetched = {"name": "first prefetch", "hits": 31, "misses": 19, "hit_rate": 0.62}
     told = reply(summary | {"levels": [*found, prefetched]}, "What is DDIO's share?")

@@ -108,7 +108,7 @@ impl Hierarchy {
             served: Served::Dram,
             copy: Ps::ZERO,
         };
-        let comes = match self.behind.read(by.line, by.write, now, &mut asked) {
+        let comes = match self.behind.read_apart(by.line, now, &mut asked) {
             Fill::At(at) => Coming::At(at),
             Fill::Later(ticket) => Coming::Later(ticket),
         };
@@ -116,7 +116,7 @@ impl Hierarchy {
     }
 
     /// Core `core` takes `count` lines from `first` on out of all caches at `now`, and memory gets what they have modified (`clflushopt`):
-    /// when the LLC has answered and memory has taken in all.
+    /// when the LLC has answered and memory has taken in all, and copies onto them have ended. Controllers by command take in at once.
     pub fn flush(&mut self, core: CoreId, first: Line, count: u64, now: Ps) -> Ps {
         self.enter(Requester::Core(core));
         let mut latest = if count > 0 { now + self.llc.latency() } else { now };
@@ -124,7 +124,9 @@ impl Hierarchy {
             if self.copies.is_some() {
                 self.before_write(line, now);
             }
-            latest = latest.max(self.take_from_caches(line, false, Requester::Core(core), now));
+            self.behind.accepted = Ps::ZERO;
+            let clear = self.take_from_caches(line, false, Requester::Core(core), now).max(self.behind.accepted);
+            latest = latest.max(self.after_copy_for_device(line, now, clear));
         }
         latest
     }
@@ -283,11 +285,26 @@ mod tests {
         assert_eq!(core(&mut memory, 9, Access::Store, 1_500.0).served, crate::Served::L1);
         assert_eq!(past_caches(&mut memory, 9, false, 2_000.0).comes, Coming::There, "it is its own L2's");
         // Memory gets both modified lines, and caches have neither.
-        assert!(memory.flush(CoreId(0), Line(5), 1, Ps::from_ns(3_000)) >= Ps::from_ns(3_020));
+        memory.flush(CoreId(0), Line(5), 1, Ps::from_ns(3_000));
         memory.flush(CoreId(0), Line(9), 1, Ps::from_ns(3_000));
         assert_eq!(memory.dram_counters().writes - before.1.writes, 2);
         assert_eq!(memory.flush(CoreId(0), Line(9), 1, Ps::from_ns(4_000)), Ps::from_ns(4_020), "nobody has it");
         assert_eq!(core(&mut memory, 9, Access::Load, 5_000.0).served, crate::Served::Dram);
+    }
+
+    #[test]
+    fn who_flushes_more_than_memory_takes_in_at_once_waits_for_it() {
+        let size = Size::from_bytes(4096 * 64);
+        let base = MemorySpec { copy_table: None, ..spec(Inclusion::NonInclusive, 0b1100, 2) };
+        let caches = CacheSpec { size, ways: 4, latency: Span::from_ns(0.0) };
+        let mut memory = Hierarchy::new(&MemorySpec { l2: caches, ..base }, 2, "machine").unwrap();
+        for line in 0..600 {
+            core(&mut memory, line, Access::Store, 100.0 * line as f64);
+        }
+        let now = Ps::from_ns(1_000_000);
+        let few = memory.flush(CoreId(0), Line(0), 8, now) - now;
+        let many = memory.flush(CoreId(0), Line(8), 592, Ps::from_ns(2_000_000)) - Ps::from_ns(2_000_000);
+        assert!(few == Ps::from_ns(20) && many > few, "{few:?} and {many:?}");
     }
 
     #[test]

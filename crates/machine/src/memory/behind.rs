@@ -124,7 +124,7 @@ impl Behind {
     /// Reads `line`, which no LLC and no private cache has, from `at` on, for a core that is to write it if `write`.
     /// `asked` is told what for, and is what the core waits with if the answer comes later.
     #[inline]
-    pub(super) fn read(&mut self, line: Line, write: bool, at: Ps, asked: &mut Asked) -> Fill {
+    fn read(&mut self, line: Line, write: bool, at: Ps, asked: &mut Asked) -> Fill {
         if let Some(at) = self.read_tail(line, write, at, &mut asked.path) {
             return Fill::At(at);
         }
@@ -143,6 +143,24 @@ impl Behind {
                 let part = |reason, time| asked.path.push(reason, time);
                 Fill::At(self.drams[home].reserve(line, false, at + hops, part))
             }
+        }
+    }
+
+    /// As [`Behind::read`], of an agent past all caches, whatever is on its way to them.
+    pub(super) fn read_apart(&mut self, line: Line, at: Ps, asked: &mut Asked) -> Fill {
+        if let Some((home, fabric)) = self.home_before_dram(line) {
+            return Fill::At(home.read(line, at, fabric, &mut asked.path));
+        }
+        let Behind { fabric, pending, drams, .. } = self;
+        let home = fabric.home_of(line);
+        let hops = fabric.reach(home, at, &mut asked.path);
+        match pending {
+            Some(pending) if pending.untimed => Fill::At(at + hops + pending.touch(home, line, at)),
+            Some(pending) => {
+                asked.ready += hops;
+                Fill::Later(pending.read_apart(home, line, at + hops, asked))
+            }
+            None => Fill::At(drams[home].reserve(line, false, at + hops, |_, _| ())),
         }
     }
 

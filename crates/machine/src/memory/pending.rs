@@ -367,6 +367,15 @@ impl PendingMemory {
         self.core(fill, asked, is_new)
     }
 
+    /// Reads `line` at `home` for an agent past all caches, from `at` on: nobody else waits for it, whoever asks meanwhile.
+    pub(super) fn read_apart(&mut self, home: usize, line: Line, at: Ps, asked: &Asked) -> Ticket {
+        let fill = self.new_fill();
+        let entry = &mut self.fills[fill as usize];
+        (entry.line, entry.asked, entry.by, entry.first) = (line, at, NO_LLC, None);
+        self.dram.hand_in(fill.into(), home, line, false, false, at + self.there);
+        self.core(fill, asked, true)
+    }
+
     /// Reads `line` at `home` for the present transaction of a device at socket `by`, from `at` on.
     pub(super) fn read_for_device(&mut self, by: usize, home: usize, line: Line, at: Ps) {
         let fill = self.fill(by, home, line, self.output, at);

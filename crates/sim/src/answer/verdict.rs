@@ -31,6 +31,8 @@ const REMARKABLE: f64 = 0.25;
 /// Device writes are a cause when packets are lost, or when they hold packets up for this share of the sojourn. They are one, too, when
 /// this share of what cores come for, or of what is sent, has been evicted before.
 const DDIO_COSTS: f64 = 0.05;
+/// A core that gets less than this over the mean needs no word.
+const REMARKABLY_UNEVEN: f64 = 1.01;
 /// All of the time, as it is written.
 const FULLY: f64 = 0.9995;
 /// An LLC whose misses fall to less than this share from one half of a run to the other is not full yet.
@@ -634,7 +636,7 @@ impl Facts<'_> {
         };
         let wanted = (cores as f64 * uneven.max(1.0) * self.offered_mpps / self.served_mpps).ceil();
         let each = digits(self.served_mpps / cores as f64);
-        let more = if uneven > 1.0 {
+        let more = if uneven > REMARKABLY_UNEVEN {
             format!(", and the one that gets most {} more than the mean", percent(uneven - 1.0))
         } else {
             String::new()

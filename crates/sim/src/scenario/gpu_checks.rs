@@ -60,8 +60,18 @@ impl Scenario {
         if !(1..=64).contains(&gpu.block) {
             found.add(path("block"), format!("{}: allowed are 1 to 64 warps", gpu.block));
         }
-        for (field, span) in [("timeout", gpu.timeout), ("call", gpu.call), ("launch", gpu.launch), ("copy", gpu.copy)]
-        {
+        if !gpu.coherent && gpu.attached == GpuMemory::Discrete {
+            let message = "false: allowed with attached = \"integrated\": one with memory of its own has nothing to do with caches";
+            found.add(path("coherent"), message.into());
+        }
+        let spans = [
+            ("timeout", gpu.timeout),
+            ("call", gpu.call),
+            ("launch", gpu.launch),
+            ("copy", gpu.copy),
+            ("flush", gpu.flush),
+        ];
+        for (field, span) in spans {
             if !(0.0..=1e9).contains(&span.ps().as_ns()) {
                 found.add(path(field), format!("{span}: allowed are 0 to 1 s"));
             }

@@ -111,8 +111,10 @@ pub(super) struct Composed {
     pub faults: Vec<ScenarioError>,
     /// The NIC, where it is another than the preset's.
     pub nic: Option<String>,
-    /// Those of one's own that it was made of, the machine's first.
+    /// Those of one's own that it was made of, each over those before it.
     pub files: Vec<OwnFile>,
+    /// Whether a part stands in for one that a machine's file names and nobody ships: what it brings is nobody's.
+    pub stands_in: bool,
 }
 
 /// A machine's preset: what its file says, where that is, and the folder that its paths begin at.
@@ -129,14 +131,13 @@ pub(super) struct MachineFile<'a> {
 pub(super) fn compose(preset: MachineFile, own: &mut toml::Table, origin: &str, kinds: &[PartKind]) -> Composed {
     let MachineFile { says: mut kept, name: file, folder } = preset;
     let (mut beneath, mut over) = (toml::Table::new(), toml::Table::new());
-    let (mut faults, mut nic) = (Vec::new(), None);
-    let is_own = find(MACHINES, file).is_none();
-    let mut files: Vec<OwnFile> =
-        is_own.then(|| OwnFile { name: file.into(), says: kept.clone() }).into_iter().collect();
+    let (mut faults, mut nic, mut stands_in) = (Vec::new(), None, false);
+    let (mut files, mut files_over) = (Vec::new(), Vec::new());
     for kind in kinds {
         kind.open(&mut kept);
         kind.open(own);
-        let usual = kind.usual(&mut kept, file, folder, &mut faults);
+        let mut of_usual = Vec::new();
+        let usual = kind.usual(&mut kept, file, folder, &mut of_usual);
         let wanted = match kind.named(own, origin) {
             Ok(Some(name)) => kind.part(&name, origin, &mut Vec::new()).map(Some),
             Ok(None) => Ok(None),
@@ -147,6 +148,11 @@ pub(super) fn compose(preset: MachineFile, own: &mut toml::Table, origin: &str, 
             kind.forget(own);
             None
         });
+        // What takes its place makes good for it.
+        if wanted.is_none() {
+            stands_in |= !of_usual.is_empty();
+            faults.append(&mut of_usual);
+        }
         let before = usual.as_ref().map(|part| part.name.clone());
         let exchanged = wanted.as_ref().is_some_and(|part| Some(&part.name) != before.as_ref());
         // Whoever names a processor wants it as it is, be it the preset's.
@@ -162,12 +168,15 @@ pub(super) fn compose(preset: MachineFile, own: &mut toml::Table, origin: &str, 
             nic = exchanged.then(|| part.name.clone());
         }
         kind.put_name(&mut kept, &part.name);
-        if kind.is_file(&part.name) {
-            files.push(OwnFile { name: part.name.clone(), says: part.says.clone() });
-        }
+        let of_part = if kind.place == PartPlace::Beneath { &mut files } else { &mut files_over };
+        of_part.append(&mut part.files);
         let under = if kind.place == PartPlace::Beneath { &mut beneath } else { &mut over };
         faults.extend(lay(under, part.says, &part.name).err());
     }
+    if find(MACHINES, file).is_none() {
+        files.push(OwnFile { name: file.into(), says: kept.clone() });
+    }
+    files.append(&mut files_over);
     let has_a_name = get_mut(&mut kept, &["machine", "name"]).is_some();
     let has_a_processor = beneath.contains_key("machine");
     if has_a_processor {
@@ -179,14 +188,17 @@ pub(super) fn compose(preset: MachineFile, own: &mut toml::Table, origin: &str, 
     if !has_a_name {
         count_sockets(&mut beneath);
     }
-    Composed { usual: beneath, faults, nic, files }
+    Composed { usual: beneath, faults, nic, files, stands_in }
 }
 
 /// A part that was found.
 struct Part {
     /// What it is shipped by, or its file.
     name: String,
+    /// With all that it stands on.
     says: toml::Table,
+    /// Those of one's own that it is made of, each over those before it.
+    files: Vec<OwnFile>,
 }
 
 impl PartKind {
@@ -237,7 +249,7 @@ impl PartKind {
             Err(error) => {
                 faults.push(error);
                 self.forget(kept);
-                return None;
+                return self.stand_in("");
             }
         };
         let found = self.part(&self.beside(&name, folder), file, &mut Vec::new());
@@ -335,10 +347,12 @@ impl PartKind {
         self.open(&mut says);
         let base = self.named(&mut says, &name)?;
         self.forget(&mut says);
-        let Some(base) = base else { return Ok(Part { name, says }) };
-        let mut whole = self.part(&self.beside(&base, folder), &name, above)?.says;
+        let own = self.is_file(&name).then(|| OwnFile { name: name.clone(), says: says.clone() });
+        let Some(base) = base else { return Ok(Part { name, says, files: own.into_iter().collect() }) };
+        let Part { says: mut whole, mut files, .. } = self.part(&self.beside(&base, folder), &name, above)?;
+        files.extend(own);
         lay(&mut whole, says, &name)?;
-        Ok(Part { name, says: whole })
+        Ok(Part { name, says: whole, files })
     }
 
     fn shipped(&self, name: &str) -> Option<&'static Preset> {
@@ -708,9 +722,52 @@ mod tests {
                 found.lines().find(|line| line.contains(expected)).unwrap_or_else(|| panic!("{expected} in {found}"));
             assert!(line.starts_with(&of_file), "{line}");
         }
-        assert!(found.contains("test.toml: traffic.load: ") && found.contains("machine.llc.size"), "{found}");
+        assert!(found.contains("test.toml: traffic.load: "), "{found}");
+        // What does not go with the processor that stands in is nobody's mistake.
+        assert!(!found.contains("machine.llc.size"), "{found}");
         let lines: Vec<&str> = found.lines().collect();
         assert!(lines.iter().all(|line| lines.iter().filter(|other| other == &line).count() == 1), "{found}");
+        // What a scenario says in its place is not told of, nor of the file.
+        let found = error("", &[&preset, "machine.processor=skylake-sp", "machine.core.frequency=fast"]);
+        assert!(!found.contains("\"skylake\"") && found.contains("test.toml: machine.core.frequency"), "{found}");
+        assert!(found.contains("machine.llc.size"), "{found}");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn a_fault_is_told_of_the_file_that_says_it() {
+        let folder = folder("says");
+        let write = |name: &str, text: &str| {
+            let file = folder.join(name);
+            fs::write(&file, text).unwrap();
+            file.display().to_string()
+        };
+        let base = write(
+            "base.toml",
+            "[machine]\nprocessor = \"skylake-sp\"\n[machine.core]\nrob = \"many\"\ncpi = \"low\"\n",
+        );
+        let part = write(
+            "part.toml",
+            "[machine]\nprocessor = \"base.toml\"\n[machine.core]\ncpi = 0.3\n[machine.l2]\nlatenzy = 1\n",
+        );
+        let mine = write(
+            "mine.toml",
+            "[machine]\nprocessor = \"part.toml\"\ncores = 0\n[machine.core]\nfrequency = \"fast\"\n[machine.gpu]\npreset = \"h10\"\n\
+             [mempool]\nsize = 16384\ncache = 256\n",
+        );
+        let found = error("[machine.gpu]\nlaunch = 5\n", &[&format!("machine.preset={mine}")]);
+        for (file, expected) in [
+            (&base, "machine.core.rob: "),
+            (&part, "machine.l2.latenzy: unknown field"),
+            (&mine, "machine.core.frequency: "),
+            (&mine, "machine.gpu.preset = \"h10\": no such preset"),
+            (&mine, "nic"),
+            (&"test.toml".to_string(), "machine.gpu.launch: "),
+        ] {
+            assert!(found.contains(&format!("{file}: {expected}")), "{file}: {expected} in {found}");
+        }
+        // What the part says in the base's place is not wrong, and a wrong setting lacks no other.
+        assert!(!found.contains("machine.core.cpi") && !found.contains("machine.gpu: missing"), "{found}");
         fs::remove_dir_all(&folder).unwrap();
     }
 

@@ -10,7 +10,7 @@ use super::overlay::{
     apply, drop_made_traffic, fit_io_ways, fit_size, get_mut, grow_pool, machine_name, names_first, not_a_number,
     refuse_counted_masks, table, title, ways_of,
 };
-use super::own_files::OwnFiles;
+use super::own_files::{OwnFiles, lend_gpu};
 use super::parts::{Composed, KINDS, MachineFile, compose, lay};
 use super::presets::{MACHINES, SCENARIOS, find, known, names};
 use super::resolve::{ResolvedScenario, as_error, resolve, unbuildable};
@@ -69,13 +69,15 @@ impl Scenario {
         let shipped = find(SCENARIOS, origin).is_some();
         let replaced = overrides.put_over(&mut own, origin, shipped)?;
         let title = title(&before, &own, origin);
-        let (preset, Composed { mut usual, mut faults, nic, files }) = machine(&mut own, origin)?;
-        let mut sound = usual.clone();
-        let files = OwnFiles::judged(files, &mut sound);
+        let (preset, Composed { mut usual, mut faults, nic, files, stands_in }) = machine(&mut own, origin)?;
+        let (mut sound, said) = (usual.clone(), own.clone());
+        let files = OwnFiles::new(files, &preset, &said);
+        files.mend(&mut sound);
         let keeps_name = get_mut(&mut own, &["machine", "name"]).is_some();
         let touches_machine = own.get("machine").is_some() || nic.is_some();
-        let (mut merged, moved) = laid_over(&usual, own, origin, &mut faults);
-        table(&mut merged, "machine").insert("preset".into(), preset.into());
+        let (mut merged, moved) = laid_over(&usual, own, &files, origin, &mut faults);
+        lend_gpu(&mut sound, &merged);
+        table(&mut merged, "machine").insert("preset".into(), preset.as_str().into());
         if let Some(title) = title {
             merged.insert("name".into(), title.into());
         }
@@ -84,7 +86,7 @@ impl Scenario {
         for settings in [&mut merged, &mut usual, &mut sound] {
             cycles::in_time(settings, clock.unwrap_or(Frequency::from_ghz(1.0)));
         }
-        let mut scenario = judged(merged, &sound, &files, origin, faults)?;
+        let mut scenario = judged(merged, &sound, &files, origin, stands_in, faults)?;
         if !keeps_name && touches_machine {
             scenario.machine.name = machine_name(&scenario.machine, &usual, nic.as_deref());
         }
@@ -201,6 +203,7 @@ fn machine(own: &mut toml::Table, origin: &str) -> Result<(String, Composed), Sc
 fn laid_over(
     usual: &toml::Table,
     mut own: toml::Table,
+    files: &OwnFiles,
     origin: &str,
     faults: &mut Vec<ScenarioError>,
 ) -> (toml::Table, Vec<String>) {
@@ -211,7 +214,8 @@ fn laid_over(
     let fewer = own_ways.filter(|_| get_mut(&mut own, &["machine", "llc", "io_ways"]).is_none());
     let keeps_pool = get_mut(&mut own, &["mempool", "size"]).is_some();
     faults.extend(lay(&mut merged, own, origin).err());
-    faults.extend(gpu_names::fill_in(&mut merged, origin).err());
+    let names_gpu = files.blamed("machine.gpu.preset", "").unwrap_or(origin);
+    faults.extend(gpu_names::fill_in(&mut merged, names_gpu).err());
     let moved = ways.and_then(|ways| fit_size(&mut merged, usual, ways));
     let clamped = fewer.filter(|ways| *ways > 0).and_then(|ways| fit_io_ways(&mut merged, ways));
     let offloaded = gpu_names::most_packets_of(&merged);
@@ -220,12 +224,13 @@ fn laid_over(
 }
 
 /// The scenario that `merged` says, or all that is wrong with it beside `errors`; `sound` is what holds without it. What is wrong in
-/// one of `files` is told of that.
+/// one of `files` is told of that. Where a part `stands_in`, what does not go with it is nobody's mistake.
 fn judged(
     merged: toml::Table,
     sound: &toml::Table,
     files: &OwnFiles,
     origin: &str,
+    stands_in: bool,
     mut errors: Vec<ScenarioError>,
 ) -> Result<Scenario, ScenarioError> {
     let not_a_number = not_a_number(&merged);
@@ -240,8 +245,17 @@ fn judged(
         // What follows from a value that was replaced is nobody's mistake.
         let mut found = scenario.check(origin);
         found.retain(|error| !error.concerns(&paths));
+        let of_machine = ["machine", "nic"].map(String::from);
+        found.retain(|error| !(stands_in && error.concerns(&of_machine)));
+        for error in &mut found {
+            if let ScenarioError::Value { origin, path, message } = error
+                && let Some(file) = files.blamed(path, message)
+            {
+                *origin = file.into();
+            }
+        }
         errors.append(&mut found);
-        let machine = unbuildable(scenario, sound).into_iter().map(ScenarioError::Machine);
+        let machine = unbuildable(scenario, sound).into_iter().map(ScenarioError::Machine).filter(|_| !stands_in);
         let known: Vec<String> = errors.iter().filter_map(ScenarioError::path).map(String::from).collect();
         errors.extend(machine.filter(|error| !error.concerns(&paths) && !error.concerns(&known)));
     }

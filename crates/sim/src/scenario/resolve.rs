@@ -44,7 +44,7 @@ impl Fault {
 /// `usual`, which holds without it, and what follows is read all the same.
 pub(crate) fn resolve(mut merged: toml::Table, usual: &toml::Table) -> ResolvedScenario {
     let mut faults: Vec<Fault> = Vec::new();
-    let mut written = 0;
+    let (mut written, mut repeated) = (0, 0);
     while faults.len() < MOST_FAULTS {
         let error = match serde_path_to_error::deserialize::<_, Scenario>(merged.clone()) {
             Ok(scenario) => return ResolvedScenario { scenario: Some(scenario), faults },
@@ -69,13 +69,14 @@ pub(crate) fn resolve(mut merged: toml::Table, usual: &toml::Table) -> ResolvedS
         // What lacks at the top has no path of its own.
         let path = missing(&came).filter(|_| steps.is_empty()).map_or(path, String::from);
         let fault = Fault { path, message: with_nearest(&came), steps, came };
-        // What was mended and is wrong all the same would be told of without end.
-        if faults.iter().any(|before| before.path == fault.path && before.came == fault.came) {
-            break;
-        }
         let mended = fault.mend(&mut merged, usual);
-        faults.push(fault);
-        if !mended {
+        // Of a list the next value stands where the last one stood, and is wrong for the same reason.
+        if faults.iter().any(|before| before.path == fault.path && before.came == fault.came) {
+            repeated += 1;
+        } else {
+            faults.push(fault);
+        }
+        if !mended || repeated > MOST_FAULTS {
             break;
         }
     }
@@ -215,7 +216,7 @@ fn put_back(merged: &mut toml::Table, usual: &toml::Table, path: &[PathStep], me
 }
 
 /// The setting that `message` says is missing.
-fn missing(message: &str) -> Option<&str> {
+pub(crate) fn missing(message: &str) -> Option<&str> {
     message.strip_prefix("missing field `")?.split('`').next()
 }
 

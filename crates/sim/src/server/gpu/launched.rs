@@ -86,6 +86,9 @@ impl Server {
         }
         if let Some(gpu) = &mut self.gpu {
             gpu.counters.flushed += count;
+            if let Some(batch) = at.and_then(|at| gpu.waiting.get_mut(at)) {
+                batch.clean = clean;
+            }
         }
         (Ps(each.0 * count), clean)
     }
@@ -97,7 +100,13 @@ impl Server {
         let agent = gpu.agent;
         let Some(batch) = gpu.running.as_mut().filter(|batch| !batch.emptied) else { return false };
         batch.emptied = true;
-        let until = self.memory.empty_agent(agent, now);
+        let mut until = self.memory.empty_agent(agent, now);
+        // A line of verdicts may be another batch's, too: a core that has read it lets go of it before it reads again.
+        let reader = batch.packets.first().map_or(0, |packet| packet.core);
+        let Some(batch) = &gpu.running else { return false };
+        for (first, count) in gpu.ring_lines(batch, &self.layout, true) {
+            until = until.max(self.memory.flush(CoreId(reader as u16), first, count, now));
+        }
         if until > now {
             self.engine.schedule(until, PRIORITY_NIC, ServerEvent::Gpu(GpuTurn::KernelDone));
         }
@@ -143,7 +152,7 @@ impl Server {
         {
             batch.begun = now;
             // At a clock, so that none is done before its time.
-            let first = gpu.time(gpu.clock(now + gpu.spec.launch.ps()));
+            let first = gpu.time(gpu.clock((now + gpu.spec.launch.ps()).max(batch.clean)));
             if !discrete {
                 gpu.place(&batch.packets, &self.layout, self.scattered.as_deref());
             }

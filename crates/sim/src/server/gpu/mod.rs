@@ -162,8 +162,9 @@ struct GpuBatch {
     /// Copies that memory answers later, and whether nothing is left but to wait for them.
     awaited: u32,
     stalled: bool,
-    /// What caches had of it has been flushed; the GPU's L2 has given it up.
+    /// What caches had of it has been flushed, and memory has it; the GPU's L2 has given it up.
     flushed: bool,
+    clean: Ps,
     emptied: bool,
 }
 
