@@ -432,6 +432,7 @@ _PLACED: Final = {
     "foreign_buffers": "buffers of other cores taken",
     "kept_packets": "packets whose payload stayed in the NIC",
     "held_packets": "packets waited in the NIC's memory",
+    "uncredited_packets": "packets found no credit of their flow",
     "l2_lines": "lines written to L2",
     "memory_lines": "lines written past the caches",
     "dropped_lines": "dead lines given up",

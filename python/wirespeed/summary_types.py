@@ -790,7 +790,9 @@ class PlacingCounters(TypedDict, total=False):
     foreign_buffers: int
     """Buffers that the NIC took of another core's ring than that of the core that the packet was for."""
     held_packets: int
-    """Packets that waited in the NIC's memory for want of a descriptor."""
+    """Packets that waited in the NIC's memory, for want of a descriptor or of a credit of their flow."""
+    uncredited_packets: int
+    """Packets that found no credit of their flow, or others of it waiting."""
     kept_packets: int
     """Packets of which the payload stayed in the NIC."""
     l2_lines: int

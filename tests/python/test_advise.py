@@ -257,6 +257,7 @@ def test_every_technique_that_fits_starts_alone_and_with_all_others(scenario):
         "bisected_ring",
         "drop_dead",
         "elastic_nic",
+        "flow_credits",
         "gpu_card",
         "near_slice",
         "nic_payload",

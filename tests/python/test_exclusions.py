@@ -78,7 +78,7 @@ def test_two_techniques_are_refused_together_where_the_table_has_them_and_nowher
 
 def test_a_technique_that_the_scenario_excludes_does_not_fit_and_the_row_says_why():
     fit, unfit = techniques.fitting(resolved([*FITTING, "buffer.allocation=piecewise"]))
-    assert not {"drop_dead", "elastic_nic", "nic_payload", "near_slice"} & {each.name for each in fit}
+    assert not {"drop_dead", "elastic_nic", "flow_credits", "nic_payload", "near_slice"} & {each.name for each in fit}
     why = {each.name: each.why for each in unfit}
     assert why["nic_payload"] == (
         "nic.payload_memory and buffer exclude each other: cells of a packet buffer hold whole packets"

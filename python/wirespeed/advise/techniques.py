@@ -421,6 +421,14 @@ def _elastic(of: Resolved) -> Built:
     return ["nic.elastic={}"], Cost()
 
 
+def _flow_credits(of: Resolved) -> Built:
+    if (of["nic"].get("elastic") or {}).get("credits"):
+        return "flows have credits already"
+    if not units.ways(of["machine"]["llc"]["io_ways"]):
+        return "the LLC has no I/O ways that credits could stand for"
+    return ["nic.elastic.credits={}"], Cost()
+
+
 def _gpu(of: Resolved) -> Built:
     told = _for_warps(of)
     if isinstance(told, str):
@@ -541,6 +549,7 @@ _ALL: Final[tuple[tuple[str, str, str, Kind, _Build], ...]] = (
     ("near_slice", "headers in the slice nearest to their core", _PLACING, "software", _near_slice),
     ("nic_payload", "payload stays in the NIC (1 MiB of its memory)", _PLACING, "hardware", _nic_payload),
     ("elastic_nic", "packets without a descriptor wait in the NIC", _PLACING, "hardware", _elastic),
+    ("flow_credits", "packets of flows without credits wait in the NIC", _PLACING, "hardware", _flow_credits),
     ("core", "one more core, with its ring", "", "core", _core_more),
     ("gpu", "a GPU of 8 shader cores on the server's memory (Hermes)", _GPU, "hardware", _gpu),
     ("gpu_card", "a GPU of 528 shader cores behind PCIe (an H100)", _GPU, "hardware", _gpu_card),

@@ -296,7 +296,7 @@ mod tests {
     fn who_flushes_more_than_memory_takes_in_at_once_waits_for_it() {
         let size = Size::from_bytes(4096 * 64);
         let base = MemorySpec { copy_table: None, ..spec(Inclusion::NonInclusive, 0b1100, 2) };
-        let caches = CacheSpec { size, ways: 4, latency: Span::from_ns(0.0) };
+        let caches = CacheSpec { size, ways: 4, latency: base.l2.latency };
         let mut memory = Hierarchy::new(&MemorySpec { l2: caches, ..base }, 2, "machine").unwrap();
         for line in 0..600 {
             core(&mut memory, line, Access::Store, 100.0 * line as f64);

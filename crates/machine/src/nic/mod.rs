@@ -8,6 +8,7 @@
 mod doorbell;
 mod driver;
 mod driver_spec;
+mod flow_credits;
 mod layout;
 mod mempool;
 mod pcie;
@@ -19,6 +20,7 @@ mod rx_queues;
 pub use doorbell::Doorbells;
 pub use driver::{Received, Refill, RxQueue, TxQueue};
 pub use driver_spec::{DriverSpec, Reclaim};
+pub use flow_credits::{CreditKey, FlowCredits, FlowCreditsSpec};
 pub use layout::{MBUF_STRIDE, ServerLayout};
 pub use mempool::{Holders, Mempool, MempoolKind, MempoolSpec, PacketStart};
 pub use pcie::{Credits, PcieLink, PcieSpec};
@@ -193,12 +195,36 @@ pub struct ElasticSpec {
     pub memory: Size,
     /// From when there is a descriptor for a packet until that comes out of the memory.
     pub fetch: Span,
+    /// What the memory takes in and gives out, one behind the other; any rate when left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Rate>,
+    /// Credits of each flow, without which its packets wait in this memory, descriptors or not; when left out they wait for
+    /// descriptors alone, queue by queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credits: Option<FlowCreditsSpec>,
 }
 
 impl Default for ElasticSpec {
     /// BlueField-3 has 16 GiB of DDR5 (its product brief). The time is assumed: a read of the NIC's own DRAM behind its switch.
     fn default() -> ElasticSpec {
-        ElasticSpec { memory: Size::from_bytes(1 << 34), fetch: Span::from_ns(1500.0) }
+        ElasticSpec { memory: Size::from_bytes(1 << 34), fetch: Span::from_ns(1500.0), rate: None, credits: None }
+    }
+}
+
+impl ElasticSpec {
+    fn check(&self, path: &str) -> Result<(), MachineError> {
+        let error = |field: &str, came: String, allowed: &str, remedy: &str| {
+            Err(MachineError::new(format!("{path}.{field}"), came, allowed, remedy.into()))
+        };
+        if self.fetch.ps() > LONGEST {
+            let remedy = "memory beside a NIC answers within microseconds";
+            return error("fetch", self.fetch.to_string(), "at most 1 ms", remedy);
+        }
+        if let Some(rate) = self.rate.filter(|rate| !(1.0..=100_000.0).contains(&rate.gbps())) {
+            let remedy = "two channels of DDR5-5200 have 666 Gbps; leave it out for any rate";
+            return error("rate", rate.to_string(), "1 Gbps to 100 Tbps", remedy);
+        }
+        self.credits.as_ref().map_or(Ok(()), |credits| credits.check(&format!("{path}.credits")))
     }
 }
 
@@ -305,9 +331,8 @@ impl NicSpec {
         if let Some(memory) = &self.payload_memory {
             memory.check(&format!("{path}.payload_memory"))?;
         }
-        if let Some(elastic) = self.elastic.as_ref().filter(|elastic| elastic.fetch.ps() > LONGEST) {
-            let remedy = "memory beside a NIC answers within microseconds";
-            return error("elastic.fetch", elastic.fetch.to_string(), "at most 1 ms", remedy);
+        if let Some(elastic) = &self.elastic {
+            elastic.check(&format!("{path}.elastic"))?;
         }
         let remedy = "a store over PCIe takes less than a microsecond, and so does a NIC";
         for (field, time) in [

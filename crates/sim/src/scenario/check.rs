@@ -155,6 +155,12 @@ impl Scenario {
             );
             found.add("nic.rings", message);
         }
+        let credits = self.nic.elastic.as_ref().and_then(|elastic| elastic.credits.as_ref());
+        if credits.is_some_and(|credits| credits.total.is_none()) && self.flow_credits() == Some(0) {
+            let message = "left out, and the LLC's I/O ways hold no full frame: allowed are 1 to 16777216 (give how many packets the host is \
+                 to hold, or machine.llc.io_ways)";
+            found.add("nic.elastic.credits.total", message.into());
+        }
         if let Some(pipeline) = &self.pipeline {
             found.take(pipeline.check("pipeline", self.machine.cores));
         }

@@ -5,18 +5,11 @@ use std::path::Path;
 use units::Frequency;
 
 use super::overlay::get_mut;
+use super::own_machine::OwnFile;
 use super::parts::{KINDS, MachineFile, compose};
 use super::presets::{MACHINES, find};
 use super::resolve::{missing, rebuild, resolve, unbuildable};
 use super::{cycles, gpu_names};
-
-/// A file of one's own: a machine's, or a part's.
-#[derive(Clone, Debug)]
-pub(super) struct OwnFile {
-    pub name: String,
-    /// Without what it stands on.
-    pub says: toml::Table,
-}
 
 /// Files of one's own beside what a scenario says itself.
 #[derive(Debug)]

@@ -1,5 +1,13 @@
 //! A machine of one's own, or a part of one: the file that `machine.preset`, `machine.processor` or `nic.model` names.
 
+/// A file of one's own: a machine's, or a part's.
+#[derive(Clone, Debug)]
+pub(super) struct OwnFile {
+    pub name: String,
+    /// Without what it stands on.
+    pub says: toml::Table,
+}
+
 /// The text of the file.
 ///
 /// # Errors

@@ -18,12 +18,12 @@ pub(crate) struct ResolvedScenario {
     /// What they say; where a value cannot be, what holds without it. [`None`] where that cannot be either.
     pub scenario: Option<Scenario>,
     /// What cannot be.
-    pub faults: Vec<Fault>,
+    pub faults: Vec<SettingFault>,
 }
 
 /// A setting that cannot be.
 #[derive(Clone, Debug)]
-pub(crate) struct Fault {
+pub(crate) struct SettingFault {
     /// Where it is, in words.
     pub path: String,
     /// Why it cannot be, with the nearest names.
@@ -33,7 +33,7 @@ pub(crate) struct Fault {
     came: String,
 }
 
-impl Fault {
+impl SettingFault {
     /// Puts what `sound` has in the place of what cannot be, or takes that out: whether anything changed.
     pub fn mend(&self, settings: &mut toml::Table, sound: &toml::Table) -> bool {
         put_back(settings, sound, &self.steps, &self.came)
@@ -43,7 +43,7 @@ impl Fault {
 /// Reads `merged`. Counts may be written as people write them (`20k`), shares as `50 %`. A value that cannot be is replaced by that of
 /// `usual`, which holds without it, and what follows is read all the same.
 pub(crate) fn resolve(mut merged: toml::Table, usual: &toml::Table) -> ResolvedScenario {
-    let mut faults: Vec<Fault> = Vec::new();
+    let mut faults: Vec<SettingFault> = Vec::new();
     let (mut written, mut repeated) = (0, 0);
     while faults.len() < MOST_FAULTS {
         let error = match serde_path_to_error::deserialize::<_, Scenario>(merged.clone()) {
@@ -60,7 +60,7 @@ pub(crate) fn resolve(mut merged: toml::Table, usual: &toml::Table) -> ResolvedS
                 let allowed = format!(
                     "{value}: allowed are {MOST_WRITTEN} numbers with a prefix or a percent sign (write it out)"
                 );
-                faults.push(Fault { path, message: allowed, steps, came });
+                faults.push(SettingFault { path, message: allowed, steps, came });
                 break;
             }
             *value = meant;
@@ -68,7 +68,7 @@ pub(crate) fn resolve(mut merged: toml::Table, usual: &toml::Table) -> ResolvedS
         }
         // What lacks at the top has no path of its own.
         let path = missing(&came).filter(|_| steps.is_empty()).map_or(path, String::from);
-        let fault = Fault { path, message: with_nearest(&came), steps, came };
+        let fault = SettingFault { path, message: with_nearest(&came), steps, came };
         let mended = fault.mend(&mut merged, usual);
         // Of a list the next value stands where the last one stood, and is wrong for the same reason.
         if faults.iter().any(|before| before.path == fault.path && before.came == fault.came) {

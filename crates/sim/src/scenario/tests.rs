@@ -154,6 +154,7 @@ const FEATURES: &[&[&str]] = &[
     &["nic.drop_dead = true"],
     &["nic.payload_memory = {}"],
     &["nic.elastic = {}"],
+    &["nic.elastic.credits = {}"],
     &["nic.rings = \"shared\"", "nic.driver.rx_completion = 32"],
     &["nic.rings = \"bisected\"", "nic.driver.rx_completion = 32"],
     &["nic.targets = { header = \"l2\" }"],

@@ -348,6 +348,7 @@ impl Server {
         if let CoreInput::Nic(rx) = &mut worker.input {
             rx.doorbell(self.nic.common.as_mut().and_then(|common| common.shared_mut()));
         }
+        self.consume(i);
         self.fetch_held();
         let worker = &mut self.cores[i];
         if let Some(system) = &mut worker.system {

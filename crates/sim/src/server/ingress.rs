@@ -87,15 +87,19 @@ impl Server {
     /// The NIC takes a descriptor of queue `queue` for `packet` and sends both over PCIe, or loses it.
     pub(super) fn take_in(&mut self, packet: Packet, of_all: usize, observer: &mut impl DepartureObserver) {
         let (core, queue) = (of_all / self.nic.queues_per_core, of_all % self.nic.queues_per_core);
-        if self.nic.elastic.as_ref().is_some_and(|elastic| elastic.waits(of_all)) {
-            return self.hold_or_lose(packet, of_all, Loss::NoRxDescriptor, observer);
+        let (waits, flow) = self.admit(&packet, of_all);
+        if waits {
+            return self.hold_or_lose(packet, (of_all, flow), Loss::NoRxDescriptor, observer);
         }
         if self.scattered.as_mut().is_some_and(|s| !s.allocate(packet.frame_bytes)) {
             return self.lose(packet, core, Loss::NoBuffer, observer);
         }
         match self.take_buffer(core, queue) {
-            Ok(buffer) => self.cross(packet, core, queue, buffer),
-            Err(loss) => self.hold_or_lose(packet, of_all, loss, observer),
+            Ok(buffer) => {
+                self.take_credit(packet.id, flow);
+                self.cross(packet, core, queue, buffer);
+            }
+            Err(loss) => self.hold_or_lose(packet, (of_all, flow), loss, observer),
         }
     }
 

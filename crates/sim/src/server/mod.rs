@@ -86,7 +86,7 @@ pub enum PacketFate {
 /// For want of what a packet was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub enum Loss {
-    /// All receive descriptors of its queue were used.
+    /// All receive descriptors of its queue were used, or all credits of its flow.
     NoRxDescriptor,
     /// Receive descriptors of its queue were without mbufs, since the pool was empty.
     NoMbuf,

@@ -17,8 +17,10 @@ const SITE_DROP: u16 = 61_030;
 pub struct PlacingCounters {
     /// Buffers that the NIC took of another core's ring than that of the core that the packet was for.
     pub foreign_buffers: u64,
-    /// Packets that waited in the NIC's memory for want of a descriptor.
+    /// Packets that waited in the NIC's memory, for want of a descriptor or of a credit of their flow.
     pub held_packets: u64,
+    /// Packets that found no credit of their flow, or others of it waiting.
+    pub uncredited_packets: u64,
     /// Packets of which the payload stayed in the NIC.
     pub kept_packets: u64,
     /// Lines that the NIC wrote to an L2.

@@ -227,6 +227,15 @@ const CASES: &[(&str, &[&str])] = &[
             "machine.core.frequency=\"0.9 GHz\"",
         ],
     ),
+    (
+        "forwarding",
+        &[
+            "nic.elastic={ rate = \"100 Gbps\", credits = { total = 40, idle = \"5 us\", batch = 8 } }",
+            "traffic.flows.popularity={ zipf = 1.2 }",
+            "traffic.load=1.0",
+            "machine.core.frequency=\"0.9 GHz\"",
+        ],
+    ),
     ("forwarding", &["machine.stacked.memory.channels=8", "mempool.shuffled=true", "mempool.kind=lifo"]),
 ];
 

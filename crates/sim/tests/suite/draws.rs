@@ -82,7 +82,13 @@ const CHOICES: &[Choice] = &[
         &["nic.driver=\"mlx5\"", "nic.rings=bisected", "nic.deliveries=256"],
         &["nic.driver=\"mlx5\"", "nic.rings=bisected"],
     ],
-    &[&["nic.elastic={}"], &["nic.elastic={ memory = \"16 KiB\", fetch = \"300 ns\" }"]],
+    &[
+        &["nic.elastic={}"],
+        &["nic.elastic={ memory = \"16 KiB\", fetch = \"300 ns\" }"],
+        &["nic.elastic.credits={ total = 16, batch = 4 }"],
+        &["nic.elastic={ rate = \"20 Gbps\", credits = { total = 50, idle = \"2 us\" } }"],
+        &["nic.elastic={ memory = \"16 KiB\", credits = { total = 1, idle = \"0 ns\", batch = 1 } }"],
+    ],
     &[&["nic.drop_dead=true"]],
     &[
         &["nic.payload_memory={ size = \"64 KiB\" }"],

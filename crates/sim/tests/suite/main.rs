@@ -6,6 +6,7 @@ mod coherence;
 mod control_plane;
 mod documents;
 mod draws;
+mod flow_credits;
 mod functional;
 mod gpu;
 mod iommu;
