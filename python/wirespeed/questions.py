@@ -59,6 +59,8 @@ _LEAST_LOCK: Final = 0.01
 _BURSTS_LOSE: Final = 0.02
 """The largest loss that bursts alone are taken to cause."""
 _ALWAYS_FULL: Final = 0.75
+# The section that shows a limit; the path of a packet shows all others.
+_WHERE: Final[Mapping[str | None, str]] = {"core": "cycles", "dram": "dram", "iommu": "iommu", "gpu": "gpu"}
 # Reasons that are named.
 # The shortest ring that is taken, and mbufs that drivers of today fill in at a time, where none is named.
 _LEAST_RING: Final = 32
@@ -338,7 +340,7 @@ def tail(summary: Summary, slow: Slowest | None) -> str:
     as_all = most == max(slow.mean_parts_ns, key=lambda reason: slow.mean_parts_ns[reason])
     if most not in named[:_NAMED] and as_all:
         part = _of(summary, most, slow.slow_parts_ns[most], slow.slow_ns)
-        told += f" The largest part of their time is {part}, as of all."
+        told += f" The largest part of their time is {part}, as of all packets."
     return _first(told)
 
 
@@ -370,7 +372,7 @@ def ten(summary: Summary, scenario: str, slow: Slowest | None, assumed: str) -> 
     found = [
         Reply("Does it keep wire speed?", _keeps(summary, settings), "numbers"),
         Reply("By how much?", _margin(summary, settings), "rate"),
-        Reply("What limits it?", _limit(summary), "cycles"),
+        Reply("What limits it?", _limit(summary), _WHERE.get((summary.get("verdict") or {}).get("limit"), "path")),
         *more[:2],
         Reply("What is DDIO's share?", ddio := _ddio(summary), "levels", _without_ddio(ddio)),
         *more[2:],
@@ -456,8 +458,8 @@ def _margin(summary: Summary, settings: Mapping[str, Any]) -> str:
 def _margin_by_model(summary: Summary, headroom: object, beyond: bool | None) -> str:
     """What the model's error makes of the answer to wire speed, and of what is left."""
     told = {
-        True: " The answer to wire speed stands beyond the model's error.",
-        False: " The answer to wire speed is within the model's error.",
+        True: " The model's error would not change the answer to wire speed.",
+        False: " The model's error could change the answer to wire speed.",
         None: "",
     }[beyond]
     errors = (summary.get("verdict") or {}).get("model_errors") or []
@@ -652,7 +654,7 @@ def _missed(summary: Summary) -> str:
     share = f"about {q.share(gone)}" if gone >= _LEAST_SHARE else "next to none"
     return (
         f"Packets that had left the LLC when a core first came take {share} of the cores' cycles"
-        f"{f': {kept}' if kept else ''}. In all {wait}, the rest for tables and all else; packets put some of it out."
+        f"{f': {kept}' if kept else ''}. In all {wait}, the rest for tables and all else."
     )
 
 

@@ -422,7 +422,9 @@ def test_neighbours_and_the_states_of_mbufs_are_shown() -> None:
     summary["llc_bytes"] = {"devices": 2 << 20, "receiving": 1 << 20, "working": 0, "others": 1 << 19}
     drawn = page(summary, SCENARIO)
     assert "Mbufs over time" in drawn
-    assert "at work, sending or sent" in drawn
+    assert "at work, in transmit rings" in drawn
+    # Where no mbuf ever is is no part of the picture.
+    assert '"queued"' not in drawn
     assert "1.50 M references a second from 2 cores" in drawn
     assert "others 0.500 MiB" in drawn
     assert "working 0" not in drawn
@@ -484,10 +486,10 @@ def test_rings_that_run_dry_after_the_last_packet_are_not_drawn() -> None:
 def test_the_curve_says_how_many_packets_a_point_stands_for() -> None:
     summary = summaries.sound()
     without = page(summary, SCENARIO)
-    assert "Each point stands" not in without
+    assert "go on from one warm machine" not in without
     for point in summary["curve"]:
         point["packets"] = 50_000
-    says = "Each point stands for 50,000 packets after a warm-up of its own: where none is lost, the loss is below"
+    says = "All points go on from one warm machine, 50,000 packets each: where none is lost, the loss is below"
     assert f"{says} 6.0e-5 at 95 %." in Page(page(summary, SCENARIO)).words
     for point in summary["curve"]:
         point |= {"ring_growth": 0.0, "least_ring_growth": 0.02}
@@ -498,7 +500,7 @@ def test_the_curve_says_how_many_packets_a_point_stands_for() -> None:
     assert "stands for 20,000 to 50,000 packets" in page(summary, SCENARIO)
     # One that was stopped before it measured says nothing of a loss.
     summary["curve"][0]["packets"] = 0
-    assert "Each point stands for 50,000 packets" in page(summary, SCENARIO)
+    assert "one warm machine, 50,000 packets each" in page(summary, SCENARIO)
 
 
 def test_without_drops_there_is_a_sentence_and_no_section() -> None:
