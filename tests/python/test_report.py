@@ -497,7 +497,7 @@ def test_the_curve_says_how_many_packets_a_point_stands_for() -> None:
     assert "where none is lost and no ring fills, the loss is below 6.0e-5" in words
     assert "An overload of less than 2.0 % of what comes to a core would not show." in words
     summary["curve"][0]["packets"] = 20_000
-    assert "stands for 20,000 to 50,000 packets" in page(summary, SCENARIO)
+    assert "one warm machine, 20,000 to 50,000 packets each" in page(summary, SCENARIO)
     # One that was stopped before it measured says nothing of a loss.
     summary["curve"][0]["packets"] = 0
     assert "one warm machine, 50,000 packets each" in page(summary, SCENARIO)
