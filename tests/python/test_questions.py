@@ -153,7 +153,8 @@ def test_how_much_more_is_told_beside_line_rate_and_the_models_error() -> None:
         "PCIe is full at 2.4 % above line rate. The model's error would not change the answer to wire speed."
     )
     assert margin(0.8, 0.1, beyond_model_error=False) == (
-        "PCIe is full at 10.0 % more; line rate is 25.0 % more. The model's error could change the answer to wire speed."
+        "PCIe is full at 10.0 % more; line rate is 25.0 % more. The model's error could change the answer to wire "
+        "speed."
     )
     error = {"kind": "rate", "shared": ["core a"], "rows": 43, "sources": 2, "low": -0.12, "high": 0.25, "beyond": 4}
     assert margin(0.8, 0.1, beyond_model_error=None, model_errors=[error]).endswith(
