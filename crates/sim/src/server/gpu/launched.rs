@@ -6,7 +6,7 @@ use machine::simt::{KernelStep, OwnMemory, WARP};
 use units::{Clos, CoreId, LINE_BYTES, Line, Ps};
 
 use super::super::{DepartureObserver, PRIORITY_NIC, Server, ServerEvent, lines};
-use super::{CopyWay, GpuBatch, GpuPacket, GpuTurn, SLOT_LINES, ServerGpu, read, runs_of, write};
+use super::{CopyWay, GpuBatch, GpuPacket, GpuTurn, SLOT_LINES, ServerGpu, part_of_packet, read, runs_of, write};
 use crate::scenario::gpus::{GpuMemory, VERDICT_BYTES};
 
 impl ServerGpu {
@@ -62,14 +62,7 @@ impl Server {
         for GpuPacket { received, task, .. } in &batch.packets {
             let [loaded, stored] = task.lanes.packet_lines(0);
             for (from, bytes) in runs_of(loaded | stored) {
-                match &self.scattered {
-                    None => {
-                        let mut at = self.layout.data(received.mbuf);
-                        at.0 += from;
-                        runs.push(lines(at, bytes));
-                    }
-                    Some(scattered) => runs.extend(scattered.runs(received.mbuf, from, bytes)),
-                }
+                part_of_packet(&mut runs, &self.layout, self.scattered.as_deref(), received.mbuf, (from, bytes));
             }
         }
         let at = gpu.waiting.iter().rposition(|batch| batch.flushed);

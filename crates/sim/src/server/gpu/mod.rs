@@ -558,6 +558,24 @@ impl ServerGpu {
     }
 }
 
+/// Adds where `bytes` bytes of the packet in `mbuf` lie, `from` its frame's start on, as runs of lines.
+fn part_of_packet(
+    found: &mut Vec<(Line, u64)>,
+    layout: &ServerLayout,
+    scattered: Option<&Scattered>,
+    mbuf: u32,
+    (from, bytes): (u64, u64),
+) {
+    match scattered {
+        None => {
+            let mut at = layout.data(mbuf);
+            at.0 += from;
+            found.push(lines(at, bytes));
+        }
+        Some(scattered) => found.extend(scattered.runs(mbuf, from, bytes)),
+    }
+}
+
 /// The runs of those of the first 32 lines of a packet's frame that have a bit: bytes from its start, and how many.
 fn runs_of(mut bits: u32) -> impl Iterator<Item = (u64, u64)> {
     std::iter::from_fn(move || {

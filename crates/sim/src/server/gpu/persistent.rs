@@ -21,8 +21,8 @@ use machine::simt::batch::Results;
 use machine::simt::{Dispatcher, FinishedWarp, OwnMemory, PersistentKernel, Shaders};
 use units::{Clos, LINE_BYTES, Line, Ps, Rate};
 
-use super::super::{DepartureObserver, PRIORITY_NIC, Server, ServerEvent, lines};
-use super::{CopyWay, GpuBatch, GpuCounters, GpuPacket, GpuTurn, ServerGpu, read, runs_of, write};
+use super::super::{DepartureObserver, PRIORITY_NIC, Server, ServerEvent};
+use super::{CopyWay, GpuBatch, GpuCounters, GpuPacket, GpuTurn, ServerGpu, part_of_packet, read, runs_of, write};
 use crate::scenario::Scenario;
 use crate::scenario::gpus::{GpuMemory, ServerGpuSpec, VERDICT_BYTES};
 
@@ -298,14 +298,7 @@ impl Server {
         let mut found = Vec::new();
         for GpuPacket { received, task, .. } in &task.batch.packets {
             for (from, bytes) in runs_of(task.lanes.packet_lines(0)[which]) {
-                match &self.scattered {
-                    None => {
-                        let mut at = self.layout.data(received.mbuf);
-                        at.0 += from;
-                        found.push(lines(at, bytes));
-                    }
-                    Some(scattered) => found.extend(scattered.runs(received.mbuf, from, bytes)),
-                }
+                part_of_packet(&mut found, &self.layout, self.scattered.as_deref(), received.mbuf, (from, bytes));
             }
         }
         found
