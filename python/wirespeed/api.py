@@ -34,6 +34,7 @@ def run(
     threads: int | None = None,
     search: Search | None = None,
     progress: Callback | bool | None = None,
+    lower_loads: bool = False,
 ) -> Result:
     """Runs a scenario and returns its summary and tables.
 
@@ -42,7 +43,8 @@ def run(
     settings: `{"machine.llc.core_ways": 8}`. `search` looks for the highest load without loss ("ndr") or with a small
     one ("pdr"). `progress` is called as `progress(phase, done, total, note)`; True shows a bar on stderr. The points of
     a curve and the trials of a search run on `threads` threads, as many as there are cores if None; the result does not
-    depend on it.
+    depend on it. With `lower_loads` a run that loses packets goes on at lower loads, which its report draws
+    (`Result.lower_loads`).
 
     Raises InputError (a ValueError) for a bad scenario, capture, table or override. Ctrl-C ends the run early and
     returns what there is, with `partial` set; while the inputs are still being read there is nothing, and
@@ -55,7 +57,7 @@ def run(
     judged = _judged(scenario, capture, table, set, seed, search)
     with Bar() if progress is True else nullcontext() as bar:
         callback = bar if progress is True else (progress or None)
-        (finished,) = _wirespeed.run([judged], threads=threads, progress=callback)
+        (finished,) = _wirespeed.run([judged], threads=threads, lower_loads=lower_loads, progress=callback)
     return finished_as_result(finished)
 
 

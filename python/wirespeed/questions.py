@@ -33,6 +33,7 @@ from wirespeed.summary import (
     levels,
     loss_is_known,
     memory_cycles,
+    pcie_use,
     proven,
     queue_shares,
     rejected_text,
@@ -60,7 +61,7 @@ _BURSTS_LOSE: Final = 0.02
 """The largest loss that bursts alone are taken to cause."""
 _ALWAYS_FULL: Final = 0.75
 # The section that shows a limit; the path of a packet shows all others.
-_WHERE: Final[Mapping[str | None, str]] = {"core": "cycles", "dram": "dram", "iommu": "iommu", "gpu": "gpu"}
+_WHERE: Final[Mapping[str | None, str]] = {"core": "cycles"} | {each: each for each in ("pcie", "dram", "iommu", "gpu")}
 # Reasons that are named.
 # The shortest ring that is taken, and mbufs that drivers of today fill in at a time, where none is named.
 _LEAST_RING: Final = 32
@@ -135,10 +136,10 @@ def one_more_core(summary: Summary, settings: Mapping[str, Any]) -> str:
         ends = None if ends is None or ends.mpps <= carried else ends
     gain = then / now - 1
     if gain < _LEAST_GAIN and ends is not None:
-        more = ", and further as bursts grow" if cores.has_short_bursts else ""
+        least = "at least " if cores.has_short_bursts else ""
         return (
             f"Nothing for the rate: {ends.what} ends at {q.mpps(ends.mpps)}, and {_cores(cores)}, by how busy "
-            f"{_are(cores)}, {_go(cores)} to {q.mpps(cores.mpps)}{more}.{_relief(summary, cores)}"
+            f"{_are(cores)}, {_go(cores)} to {least}{q.mpps(cores.mpps)}.{_relief(summary, cores)}"
         )
     more = " or more" if cores.has_short_bursts else ""
     told = f"{q.share(gain, 0)} more: {q.mpps(then)}{more} in place of {q.mpps(now)}{more}"
@@ -146,9 +147,8 @@ def one_more_core(summary: Summary, settings: Mapping[str, Any]) -> str:
         told += f", where {ends.what} ends"
     told += _of_what_comes(summary, then)
     at = f", at {q.digits(cores.cycles)} cycles a packet as now" if cores.cycles else ""
-    grow = ": a packet takes fewer as bursts grow" if at and cores.has_short_bursts else ""
     are = "is" if cores.cores == 1 else "are"
-    return f"{told}. Reckoned from how busy {_cores(cores)} {are}{at}{grow}.{_locks(summary)}"
+    return f"{told}. Reckoned from how busy {_cores(cores)} {are}{at}.{_locks(summary)}"
 
 
 def _of_what_comes(summary: Summary, mpps: float) -> str:
@@ -517,7 +517,7 @@ def _more(share: float) -> str:
 
 
 def _limit(summary: Summary) -> str:
-    verdict, pcie, dram = summary.get("verdict") or {}, summary.get("pcie") or {}, summary.get("dram") or {}
+    verdict, dram = summary.get("verdict") or {}, summary.get("dram") or {}
     limit = verdict.get("limit")
     if limit is None:
         return ""
@@ -526,11 +526,10 @@ def _limit(summary: Summary) -> str:
     if limit == "core":
         hot = hot_text(summary)
         return f"{told}{_busiest(summary)}{'' if hot is None else f' {hot}'}"
-    if limit == "pcie" and q.is_number(rate := pcie.get("rate_gbps")):
-        ways = {"towards the host": pcie.get("to_host_link_gbps"), "from the host": pcie.get("from_host_link_gbps")}
-        way, gbps = max(ways.items(), key=lambda each: each[1] or 0.0)
-        told += f": {q.digits(gbps)} of {q.digits(rate)} Gbps {way}, headers included."
-        return told + _at_line_rate(summary, gbps, rate)
+    if limit == "pcie" and (use := pcie_use(summary)) is not None:
+        way = use.fuller
+        told += f": {q.digits(way.gbps)} of {q.digits(use.rate_gbps)} Gbps {way.name}, headers included."
+        return told + _at_line_rate(summary, way.gbps, use.rate_gbps)
     if limit == "dram":
         moved, peak = dram.get("bandwidth_gb_per_s"), dram.get("peak_gb_per_s")
         return f"{told}: {q.digits(moved)} of {q.digits(peak)} GB/s."
@@ -546,9 +545,19 @@ def _ddio(summary: Summary) -> str:
     rate = found.get("hit_rate")
     if not q.is_number(rate):
         return ""
-    rest = "" if rate == 1 else "; the rest has to be allocated"
-    told = f" Of the lines that the NIC writes, {q.share(rate, 0)} are in the LLC already{rest}."
-    return f"{_missed(summary)}{told}{_WITHOUT if _waits_for_dram(summary) else ''}".strip()
+    told = f"Of the lines that the NIC writes, {q.share(rate, 0)} are in the LLC already{_allocated(summary, found)}."
+    told += f" {_missed(summary)}"
+    return f"{told.strip()}{_WITHOUT if _waits_for_dram(summary) else ''}"
+
+
+def _allocated(summary: Summary, ddio: Mapping[str, Any]) -> str:
+    """What the rest of the NIC's lines costs: other lines, of which DRAM gets those that were written."""
+    misses, packets = ddio.get("misses") or 0, summary.get("packets") or 0
+    writes = (summary.get("dram") or {}).get("writes")
+    if not misses or not packets:
+        return ""
+    told = f"; the rest ({q.digits(misses / packets)} lines a packet) is allocated there, each in place of another"
+    return told + (f" (DRAM writes: {q.digits(writes / packets)} a packet)" if q.is_number(writes) else "")
 
 
 def _first_come(summary: Summary) -> tuple[int, int]:

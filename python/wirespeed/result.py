@@ -10,16 +10,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
-from wirespeed import _wirespeed, assumed, below, files, same_traffic, stored
+from wirespeed import _wirespeed, assumed, files, origins, same_traffic, stored
 from wirespeed import quantities as q
 from wirespeed.errors import InputError
 from wirespeed.gate import Metric
 from wirespeed.same_traffic import Differing
 from wirespeed.slowest import Slowest, slowest
 from wirespeed.stored import FILES, REPORT_FILE, SUMMARY_FILE, TABLES
-from wirespeed.summary import headline
+from wirespeed.summary import headline, status
 from wirespeed.summary_types import CurvePoint, Summary
 from wirespeed.tables import ParquetStream, Table
 
@@ -59,8 +59,8 @@ class Result:
         self.scenario = scenario
         for name in TABLES:
             setattr(self, name, tables[name])
-        self.lower_loads: list[CurvePoint] = []
-        """Points at lower loads that the report of an overload draws: `wirespeed.below`; no part of the summary."""
+        self.lower_loads: list[CurvePoint] = json.loads(run.lower_loads_json) if run is not None else []
+        """Points at lower loads that the report of an overload draws, of few packets each: no part of the summary."""
         self._run = run
         self._folder = folder
 
@@ -123,12 +123,19 @@ class Result:
     def _page(self, command: str) -> str:
         from wirespeed.report import page  # drawing costs half a second to import; only who reports pays for it
 
-        return page(self.shown, self.scenario, command, assumed.listed(self.scenario), self.slowest())
+        told, from_where = assumed.listed(self.scenario), origins.origins(self.summary, self.scenario)
+        return page(self.shown, self.scenario, command, told, self.slowest(), from_where.work, from_where.tables)
 
     @property
     def shown(self) -> Summary:
-        """The summary as people see it: with points at lower loads where they were run."""
-        return below.joined(self.summary, self.lower_loads) if self.lower_loads else self.summary
+        """The summary as people see it: with points at lower loads, where they were run, and itself as its curve."""
+        if not self.lower_loads or status(self.summary) != "loses":
+            return self.summary
+        sojourn: Any = self.summary.get("sojourn_ns") or {}
+        names = ("load", "offered_mpps", "carried_mpps", "loss", "lost", "packets", "warmup_packets")
+        own: dict[str, Any] = {name: self.summary.get(name) for name in names}
+        own |= {"p50_ns": sojourn.get("p50"), "p99_ns": sojourn.get("p99")}
+        return cast(Summary, {**self.summary, "curve": [*self.lower_loads, cast(CurvePoint, own)]})
 
     def _make(self, into: Path, command: str | None) -> list[str]:
         """Writes the files into an empty folder; the summary, with checksums of the others, comes last."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, cast
 
 from wirespeed import _wirespeed
@@ -642,6 +642,60 @@ def by_others_text(summary: Summary) -> str | None:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class PcieWay:
+    """A direction of the link: its name, what goes there, Gbit/s with headers and, if known, without, and its share."""
+
+    name: str
+    what: str
+    gbps: float
+    payload_gbps: float | None
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class PcieUse:
+    """How full the link to the NIC is, each way, and what packets wait for it."""
+
+    rate_gbps: float
+    ways: Sequence[PcieWay]
+    text: str
+
+    @property
+    def fuller(self) -> PcieWay:
+        """The way that ends first."""
+        return max(self.ways, key=lambda way: way.share)
+
+
+def pcie_use(summary: Summary) -> PcieUse | None:
+    """The link's two ways; None where nothing of them is known."""
+    pcie = summary.get("pcie") or {}
+    rate = pcie.get("rate_gbps")
+    found = [
+        (name, what, pcie.get(link), pcie.get(payload))
+        for name, what, link, payload in (
+            ("towards the host", "packets and completions that the NIC writes", "to_host_link_gbps", "to_host_gbps"),
+            ("from the host", "descriptors and packets that it reads", "from_host_link_gbps", "from_host_gbps"),
+        )
+    ]
+    if not q.is_number(rate) or rate <= 0 or not summary.get("packets"):
+        return None
+    ways = [
+        PcieWay(name, what, gbps, payload if q.is_number(payload) else None, gbps / rate)
+        for name, what, gbps, payload in found
+        if q.is_number(gbps)
+    ]
+    if not ways:
+        return None
+    times: Mapping[str, float] = summary.get("attribution_ns") or {}
+    waits = times.get("pcie_queue")
+    use = PcieUse(rate, ways, "")
+    told = f"The fuller way is that {use.fuller.name}."
+    if q.is_number(waits):
+        told += f" A packet waits {q.duration(waits)} for others on the link, beside its own transfer."
+    return replace(use, text=told)
+
+
 def headline(summary: Summary) -> str:
     """The verdict in one sentence."""
     text = (summary.get("verdict") or {}).get("headline")
@@ -940,4 +994,6 @@ def _rate_detail(summary: Summary, which: Literal["offered", "carried"]) -> str:
     parts: Sequence[str] = [q.mpps(rate)] if q.is_number(rate) else []
     if bits is not None and line and q.is_number(bits) and q.is_number(line):
         parts = [*parts, f"{q.share(bits / line, 0)} of line rate"]
+    if which == "carried" and any(member["name"] == "fragment" for member in summary.get("members") or []):
+        parts = [*parts, "as packets came, not as pieces leave"]
     return ", ".join(parts)

@@ -1038,6 +1038,10 @@ class TrafficSummary(TypedDict, total=False):
     """Runs with equal ones see the same packets at the same times."""
     source: str
     """The capture or the profile."""
+    arrivals: str
+    """How packets come, in words: at equal gaps, Poisson, in bursts."""
+    flows: int
+    """Flows that there are at a time, of made traffic."""
     mean_frame_bytes: float
     """Mean frame with FCS."""
     packets_in_file: int

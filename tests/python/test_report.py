@@ -200,7 +200,8 @@ def test_the_stacked_bar_is_complete_and_in_path_order() -> None:
         assert sum(part.share for part in row.parts) == pytest.approx(1.0)
         known = [place.index(part.reason) for part in row.parts if part.reason in REASONS]
         assert known == sorted(known)
-        assert sum(row.drawn) == pytest.approx(1.0)
+        assert sum(piece.drawn for piece in row.pieces) == pytest.approx(1.0)
+        assert [part for piece in row.pieces for part in piece.parts] == list(row.parts)
     assert rows[0].parts[-1].reason == "quantum_foam"
     assert max(row.width for row in rows) == 1.0
 
@@ -219,10 +220,10 @@ def test_a_link_that_takes_nearly_all_is_drawn_short_and_all_else_to_one_scale()
     every, small = stacked(summary)
     # 100 ns of the one are half as long as 200 ns of the other, whatever the link takes.
     assert small.width == 1.0
-    rest = [row.width * (1 - row.drawn[0]) for row in (every, small)]
+    rest = [row.width * (1 - row.pieces[0].drawn) for row in (every, small)]
     assert rest[0] / rest[1] == pytest.approx(0.5)
-    assert every.drawn[1] / every.drawn[2] == pytest.approx(0.5)
-    assert every.width * every.drawn[0] == pytest.approx(small.width * small.drawn[0])
+    assert every.pieces[1].drawn / every.pieces[2].drawn == pytest.approx(0.5)
+    assert every.width * every.pieces[0].drawn == pytest.approx(small.width * small.pieces[0].drawn)
     words = page(summary, SCENARIO)
     assert "hatched, torn, 1.70 µs) is drawn short" in words
     assert words.count('class="folded torn"') == 2
@@ -233,7 +234,37 @@ def test_a_link_that_takes_nearly_all_is_drawn_short_and_all_else_to_one_scale()
     # Where it is no more than half, nothing is.
     summary["attribution_ns"]["pcie"] = 100.0
     assert 'class="folded' not in page(summary, SCENARIO)
-    assert [part.share for part in stacked(summary)[0].parts] == stacked(summary)[0].drawn
+    row = stacked(summary)[0]
+    assert [part.share for part in row.parts] == [piece.drawn for piece in row.pieces]
+
+
+def test_parts_that_are_thinner_than_a_line_are_drawn_as_one_with_their_neighbours() -> None:
+    thin = {"core": 2.0, "l1": 1.0, "l2": 1.5}
+    summary = summaries.sound(attribution_ns={"ring": 1500.0} | thin | {"row_miss": 500.0, "tx_queue": 1.0}, classes=[])
+    (row,) = stacked(summary)
+    assert [[part.reason for part in piece.parts] for piece in row.pieces][:2] == [["ring"], ["core", "l1", "l2"]]
+    whole = sum(part.ns for part in row.parts)
+    assert row.pieces[1].drawn == pytest.approx(4.5 / whole)
+    assert row.pieces[1].most.reason == "core"
+    drawn = page(summary, SCENARIO)
+    assert "L1" in drawn.partition('<div class="bar"')[2].partition("</div>")[0], "each is told where a pointer rests"
+
+
+def test_the_link_has_a_picture_of_both_ways_and_says_which_is_fuller() -> None:
+    ways = {"to_host_link_gbps": 90.0, "from_host_link_gbps": 30.0, "to_host_gbps": 80.0, "from_host_gbps": 20.0}
+    found = summaries.sound(pcie=ways | {"rate_gbps": 120.0}, attribution_ns={"pcie": 900.0, "pcie_queue": 40.0})
+    words = Page(page(found, SCENARIO)).words
+    assert "towards the host 75.0 % 90.0 of 120 Gbps, of which 10.0 headers and framing" in words
+    assert "from the host 25.0 %" in words
+    assert "The fuller way is that towards the host. A packet waits 40.0 ns for others on the link" in words
+    assert 'id="pcie"' not in page(summaries.sound(pcie={}), SCENARIO)
+
+
+def test_instructions_and_tables_are_told_with_where_they_come_from() -> None:
+    told = "What instructions take is their number times 0.33 cycles"
+    words = Page(page(summaries.sound(), SCENARIO, work=told, tables=[("rules", "1,000 (made)")])).words
+    assert told in words
+    assert "rules 1,000 (made)" in words
 
 
 def test_a_cores_cycles_are_told_of_a_packet_that_it_worked_on() -> None:
@@ -274,6 +305,13 @@ def test_the_path_has_five_stops_and_tells_apart_what_an_idle_link_takes() -> No
     # 50 ns of waits for memory are drawn to the scale of 70 ns of a core.
     assert nic.drawn == 0
     assert (pcie.drawn, core.drawn) == (50 / 70, 1.0)
+    assert (nic.folded, pcie.folded, ring.folded) == (True, True, False)
+    # Beside waits that are longer by far it is drawn like all else: short it would look longer than it is.
+    over = path.path(summary | {"attribution_ns": link | {"ring": 50_000.0, "core": 60.0}}, slow)
+    assert [stop.folded for stop in over] == [False] * 5
+    assert [stop.drawn for stop in over[:3]] == [100 / 50_000, 1750 / 50_000, 1.0]
+    told = Page(page(summary | {"attribution_ns": link | {"ring": 50_000.0}, "classes": []}, SCENARIO)).words
+    assert "drawn short" not in told
     assert (pcie.slow_ns, core.slow_ns) == (3500.0, 80.0)
     words = Page(page(summary, SCENARIO, slow=slow)).words
     # The same number as in the bar below, whatever the least of a sample was.

@@ -297,14 +297,15 @@ impl PyStock {
 
 /// Runs scenarios, on `threads` threads (as many as there are cores if left out); what they share is loaded once, and
 /// what is in `stock` not at all. Ctrl-C ends them early: their results are marked partial then; while loading it is raised. With `same_packets`
-/// all are measured from the same packet on.
+/// all are measured from the same packet on. With `lower_loads` runs that lose packets go on at lower loads, for the eye.
 #[pyfunction]
-#[pyo3(signature = (scenarios, *, threads=None, same_packets=false, progress=None, stock=None))]
+#[pyo3(signature = (scenarios, *, threads=None, same_packets=false, lower_loads=false, progress=None, stock=None))]
 fn run(
     py: Python<'_>,
     scenarios: Vec<PyRef<'_, PyScenario>>,
     threads: Option<usize>,
     same_packets: bool,
+    lower_loads: bool,
     progress: Option<Py<PyAny>>,
     stock: Option<PyRef<'_, PyStock>>,
 ) -> PyResult<Vec<PyRun>> {
@@ -312,7 +313,7 @@ fn run(
         return Err(InputError::new_err("threads = 0: allowed are 1 and more"));
     }
     let threads = threads.unwrap_or_else(|| RunOptions::default().threads);
-    let options = RunOptions { threads, same_packets };
+    let options = RunOptions { threads, same_packets, lower_loads };
     let scenarios: Vec<sim::Scenario> = scenarios.iter().map(|s| s.resolved.clone()).collect();
     let mut reporter = Reporter { callback: progress, last: None, phase: String::new(), stopped: false, failed: None };
     let (stock, near) = stock.map_or_else(Default::default, |s| (s.kept.clone(), s.near.clone()));
@@ -371,6 +372,7 @@ struct PyRun {
     summary: serde_json::Value,
     resolved: String,
     partial: bool,
+    lower_loads: serde_json::Value,
     tables: RunTables,
     lives: Option<sim::server::lives::Lives>,
 }
@@ -380,7 +382,8 @@ impl PyRun {
         let lives = result.measured.lives.take();
         let summary = sim::summary(&result, COMMIT);
         let tables = RunTables::new(&result, &summary);
-        PyRun { summary, resolved: result.scenario.to_toml(), partial: result.partial, tables, lives }
+        let (resolved, lower_loads) = (result.scenario.to_toml(), sim::points(&result.lower_loads));
+        PyRun { summary, resolved, partial: result.partial, lower_loads, tables, lives }
     }
 }
 
@@ -408,6 +411,12 @@ impl PyRun {
     #[getter]
     fn partial(&self) -> bool {
         self.partial
+    }
+
+    /// What it carries at lower loads as JSON, as points of `curve`; none where nobody asked, and where nothing was lost.
+    #[getter]
+    fn lower_loads_json(&self) -> String {
+        self.lower_loads.to_string()
     }
 
     /// Lives of packets as JSON, where `run.trace` asks for them; times in picoseconds.

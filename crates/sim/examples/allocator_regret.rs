@@ -252,7 +252,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for seed in first..first + schedules {
         let schedule = Schedule::draw(seed);
         let short = schedule.short();
-        let options = RunOptions { threads, same_packets: false };
+        let options = RunOptions { threads, ..RunOptions::default() };
         let scenarios: Vec<Scenario> =
             policies[..fixed].iter().map(|(_, set)| short.scenario(set)).collect::<Result<_, _>>()?;
         let results = sim::run_all(&scenarios, options, &mut |_| true)?;

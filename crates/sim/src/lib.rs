@@ -12,7 +12,7 @@ pub mod scenario;
 pub mod server;
 
 pub use answer::compare::compare;
-pub use answer::summary::{run_id, summary};
+pub use answer::summary::{points, run_id, summary};
 #[cfg(not(target_family = "wasm"))]
 pub use answer::tables::{RunTables, TABLES};
 pub use answer::verdict::{RunVerdict, verdict};

@@ -32,6 +32,19 @@ pub enum ArrivalSpec {
     Capture,
 }
 
+impl ArrivalSpec {
+    /// How packets come, in a few words.
+    pub fn words(&self) -> &'static str {
+        match self {
+            ArrivalSpec::Fixed => "at equal gaps",
+            ArrivalSpec::Poisson => "Poisson",
+            ArrivalSpec::OnOff(_) => "in bursts, on and off",
+            ArrivalSpec::Mmpp(_) => "Poisson at rates that change (MMPP)",
+            ArrivalSpec::Capture => "as in the capture",
+        }
+    }
+}
+
 /// On for a time and off for a time, both exponential; the peak rate is the mean rate times
 /// `(on + off) / on`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

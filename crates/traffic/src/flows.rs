@@ -391,6 +391,11 @@ pub(crate) struct Flowing {
 state::state!(Flowing { values: [ready, first, at], arrays: [generation], parts: [flows], built: [new_below] });
 
 impl Flows {
+    /// How many there are at a time.
+    pub(crate) fn count(&self) -> u64 {
+        self.rank.count()
+    }
+
     pub(crate) fn new(spec: &FlowSpec, tcp_share: f64, pool: PrefixPool, path: &str) -> Result<Flows, TrafficError> {
         if !(0.0..=1.0).contains(&spec.new_share) {
             return Err(TrafficError::spec(format!("{path}.new_share"), spec.new_share, "a share of 0 to 1 can be"));

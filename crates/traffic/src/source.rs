@@ -568,6 +568,19 @@ impl Blueprint {
         }
     }
 
+    /// How packets come.
+    pub fn arrivals(&self) -> &ArrivalSpec {
+        &self.arrivals
+    }
+
+    /// Flows that there are at a time; none of a capture.
+    pub fn flows(&self) -> Option<u64> {
+        match &self.kind {
+            SourcePlan::Made { flows, .. } => Some(flows.count()),
+            SourcePlan::Replayed(_) => None,
+        }
+    }
+
     /// What was assumed where the specification left it open, in words.
     pub fn notes(&self) -> &[String] {
         &self.notes

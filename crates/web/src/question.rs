@@ -174,7 +174,7 @@ fn run(desk: &mut Desk, scenarios: &[String], near: Option<String>, same_packets
     }
     // A question near no machine begins cold, whatever was asked before.
     let near = near.and(desk.near.as_ref()).map(|(_, near)| near);
-    let options = RunOptions { threads: 1, same_packets };
+    let options = RunOptions { threads: 1, same_packets, ..RunOptions::default() };
     let mut tell = |progress: &Progress| {
         page::begins(if progress.note.is_empty() { &progress.phase } else { &progress.note });
         true

@@ -11,18 +11,16 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 import typer
 
-from wirespeed import api, below, files, lives, questions, terminal
+from wirespeed import api, files, lives, questions, terminal
 from wirespeed.commands import options
 from wirespeed.commands.exits import EXIT_STOPPED
 from wirespeed.commands.fields import spread
 from wirespeed.commands.options import FormatOpt, QuietOpt, ScenarioArg, ThreadsOpt, Traffic
 from wirespeed.commands.output import emit, say, show, show_command, stoppable
 from wirespeed.console import Console
-from wirespeed.errors import InputError
 from wirespeed.progress import Bar
 from wirespeed.result import Result
 from wirespeed.stored import FILES, REPORT_FILE, earlier
-from wirespeed.summary_types import CurvePoint
 
 _EPILOG: Final = (
     "Examples:\n\n"
@@ -115,11 +113,10 @@ def run(scenario: str, given: Kept, search: Search | None = None, trace: Path | 
         names = [name for name in FILES if not given.no_report or name != REPORT_FILE]
         files.judge(given.out, names, given.force)
     asked = given if trace is None else _traced(scenario, given)
-    result = simulate(scenario, asked, given.quiet, search, given.threads)
+    reports = given.out is not None and not given.no_report
+    result = simulate(scenario, asked, given.quiet, search, given.threads, lower_loads=reports)
     before, written = None, []
     if given.out is not None:
-        if not given.no_report:
-            result.lower_loads = _at_lower_loads(scenario, given, result)
         before = earlier(given.out)
         command = shlex.join(["wirespeed", *sys.argv[1:]])
         written = result.write(given.out, not given.no_report, command, given.force)
@@ -141,19 +138,6 @@ def run(scenario: str, given: Kept, search: Search | None = None, trace: Path | 
     return EXIT_STOPPED if result.partial else 0
 
 
-def _at_lower_loads(scenario: str, given: Kept, result: Result) -> list[CurvePoint]:
-    """What the machine carries at lower loads, for the report of an overload; nothing where Ctrl-C stops it."""
-    shares = below.loads(result.summary)
-    if not shares:
-        return []
-    also = [*(given.settings or []), *below.settings(result.summary, shares)]
-    try:
-        found = simulate(scenario, replace(given, settings=also), given.quiet, threads=given.threads)
-    except (InputError, KeyboardInterrupt):
-        return []  # the run that was asked for is whole: a picture is no reason to lose it
-    return [] if found.partial else list(found.summary.get("curve") or [])
-
-
 def _typed(scenario: str, given: Kept, search: Search | None) -> tuple[list[str], list[str], str]:
     """The words that run this again, those that ask for advice on it, and a folder beside the one that was given."""
     words = [scenario]
@@ -167,7 +151,13 @@ def _typed(scenario: str, given: Kept, search: Search | None) -> tuple[list[str]
 
 
 def simulate(
-    scenario: str, given: Traffic, quiet: bool, search: Search | None = None, threads: int | None = None
+    scenario: str,
+    given: Traffic,
+    quiet: bool,
+    search: Search | None = None,
+    threads: int | None = None,
+    *,
+    lower_loads: bool = False,
 ) -> Result:
     """Runs a scenario with its progress on stderr."""
     with stoppable(), Bar(quiet=quiet) as bar:
@@ -180,6 +170,7 @@ def simulate(
             threads=threads,
             search=search,
             progress=bar,
+            lower_loads=lower_loads,
         )
 
 

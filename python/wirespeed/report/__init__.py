@@ -47,6 +47,7 @@ from wirespeed.summary import (
     measured,
     packet_buffer_text,
     partial_text,
+    pcie_use,
     placing_text,
     policy_text,
     queue_shares,
@@ -62,6 +63,10 @@ from wirespeed.summary_types import Summary
 
 # Parts of the stacked bar that are narrower than this share of its row carry no number.
 _LABELLED_SHARE: Final = 0.08
+# Wider ones end with a line.
+_LINED_SHARE: Final = 0.01
+# Neighbours in a stacked bar that are thinner than this are drawn as one.
+_THIN: Final = 0.004
 # What takes less of a core's cycles is not told by name.
 _LEAST_SHARE: Final = 0.002
 # Where link and NIC take more of the mean than this, they are drawn as short as that, and all else to one scale.
@@ -74,6 +79,20 @@ _LINK: Final = frozenset({"nic", "pcie"})
 
 
 @dataclass(frozen=True, slots=True)
+class Piece:
+    """A stretch of one colour of a bar: a part, or neighbours that are too thin to be drawn each."""
+
+    parts: Sequence[Slice]
+    drawn: float
+    """The share of the bar that they have, as drawn."""
+
+    @property
+    def most(self) -> Slice:
+        """The largest of its parts, which gives the colour."""
+        return max(self.parts, key=lambda part: part.ns)
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
     """A row of the stacked bar: a class of packets, its mean sojourn, and its parts in path order."""
 
@@ -82,15 +101,24 @@ class Row:
     mean: str
     width: float
     parts: Sequence[Slice]
-    drawn: Sequence[float]
-    """Shares of the bar that the parts have, as drawn."""
+    pieces: Sequence[Piece]
+    """What of them is drawn, in the same order."""
 
 
-def page(summary: Summary, scenario: str, command: str = "", assumed: str = "", slow: Slowest | None = None) -> str:
+def page(
+    summary: Summary,
+    scenario: str,
+    command: str = "",
+    assumed: str = "",
+    slow: Slowest | None = None,
+    work: str = "",
+    tables: Sequence[tuple[str, str]] = (),
+) -> str:
     """The report as an HTML document.
 
     `scenario` is the resolved TOML, `command` how the run was started, `assumed` what of the machine is assumed,
-    `slow` the slowest of the sampled packets.
+    `slow` the slowest of the sampled packets, `work` where instructions and their cycles come from, `tables` the names
+    and sizes of what packets are looked up in (`wirespeed.origins`).
     """
     summary = measured(summary)
     drawn = render(
@@ -104,6 +132,8 @@ def page(summary: Summary, scenario: str, command: str = "", assumed: str = "", 
         scenario=scenario,
         command=command,
         assumed=assumed,
+        work=work,
+        tables=tables,
         version=summary.get("version") or "",
     )
     return _linked(drawn)
@@ -181,11 +211,14 @@ def _pictures(summary: Summary, slow: Slowest | None) -> dict[str, Any]:
         "cell_rows": icicle.rows(cells),
         "narrow": icicle.NARROW,
         "stops": path.path(summary, slow),
+        "short": path.SHORT,
         "slow": slow,
         "rows": rows,
         "folded": q.duration(cut) if (cut := _cut(rows)) else None,
         "legend": legend(rows),
         "labelled_share": _LABELLED_SHARE,
+        "lined_share": _LINED_SHARE,
+        "pcie": pcie_use(summary),
         "least_share": _LEAST_SHARE,
         "curve": summary.get("curve") or [],
         **_drawn_charts(summary),
@@ -300,12 +333,25 @@ def _cut(rows: Sequence[Row]) -> float:
 def _drawn(row: Row, cut: float, longest: float) -> Row:
     """A row with its bar's length, as a share of the longest, and those of its parts in it."""
     if not cut:
-        return replace(row, width=row.width / longest, drawn=[part.share for part in row.parts])
+        return replace(row, width=row.width / longest, pieces=_pieces(row.parts, [part.share for part in row.parts]))
     link, rest = _link_ns(row), (1 - _FOLDED) / longest
     drawn_link = _FOLDED + (link - cut) * rest
     lengths = [part.ns * (drawn_link / link if part.reason in _LINK else rest) for part in row.parts]
     width = sum(lengths)
-    return replace(row, width=width, drawn=[length / width for length in lengths])
+    return replace(row, width=width, pieces=_pieces(row.parts, [length / width for length in lengths]))
+
+
+def _pieces(parts: Sequence[Slice], drawn: Sequence[float]) -> list[Piece]:
+    """Parts as they are drawn: neighbours thinner than a line are one piece, so that none is drawn too wide."""
+    pieces: list[Piece] = []
+    for part, share in zip(parts, drawn, strict=True):
+        thin = share < _THIN and part.reason not in _LINK
+        last = pieces[-1] if pieces else None
+        if thin and last is not None and last.drawn < _THIN and last.most.reason not in _LINK:
+            pieces[-1] = Piece([*last.parts, part], last.drawn + share)
+        else:
+            pieces.append(Piece([part], share))
+    return pieces
 
 
 def legend(rows: Sequence[Row]) -> list[Slice]:

@@ -1,8 +1,8 @@
 """The path of a packet as a strip: NIC, PCIe, ring, core and TX, with the time that a packet stays in each.
 
-What NIC and PCIe take of every packet, however idle the machine is, is told apart and not drawn to scale: it would hide
-all else. Of PCIe it is the reason `pcie`, the transfer as on an idle link, so that it is one number everywhere.
-The NIC has no such reason: of that it is the least that any sampled packet took.
+What NIC and PCIe take of every packet, however idle the machine is, is told apart and, where it would hide all else,
+not drawn to scale. Of PCIe it is the reason `pcie`, the transfer as on an idle link, so that it is one number
+everywhere. The NIC has no such reason: of that it is the least that any sampled packet took.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ _ELSEWHERE: Final = frozenset().union(*(of for _, _, of in _STOPS))
 _IF_ANY: Final = "GPU"
 # Where a packet takes time though nothing is in its way.
 _NIC, _PCIE = "nic", "pcie"
+SHORT: Final = 0.14
+"""The share of a stop's bar that idle time has where it is drawn short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,10 @@ class Stop:
     """What packets take of it on an idle machine, on average; 0 where that is nothing, or not known."""
     slow_ns: float | None
     """The time of the slowest hundredth, None where no sample tells."""
+    folded: bool
+    """Whether that is drawn short: to the scale of the rest it would be longer."""
     drawn: float
-    """What is more than that, as a share of the largest of the stops."""
+    """What is drawn to scale, as a share of the largest of the stops: all, or what is more than is drawn short."""
     most: Slice | None
     """The largest part, where there are several."""
 
@@ -62,6 +66,9 @@ def path(summary: Summary, slow: Slowest | None) -> list[Stop]:
         ns = sum(part.ns for part in mine)
         found.append((name, of, reasons, mine, ns, _idle(of, mine, ns, slow)))
     longest = max((ns - idle for *_, ns, idle in found), default=0.0)
+    is_folded = [idle > SHORT / (1 - SHORT) * longest for *_, idle in found]
+    to_scale = [ns - idle * folds for (*_, ns, idle), folds in zip(found, is_folded, strict=True)]
+    longest = max(to_scale, default=0.0)
     return [
         Stop(
             name=name,
@@ -70,10 +77,11 @@ def path(summary: Summary, slow: Slowest | None) -> list[Stop]:
             share=ns / whole,
             idle_ns=idle,
             slow_ns=None if slow is None else _sum(slow.slow_parts_ns, reasons or set(REASONS) - _ELSEWHERE),
-            drawn=(ns - idle) / longest if longest else 0.0,
+            folded=folds,
+            drawn=drawn / longest if longest else 0.0,
             most=max(mine, key=lambda part: part.ns) if len(mine) > 1 else None,
         )
-        for name, of, reasons, mine, ns, idle in found
+        for (name, of, reasons, mine, ns, idle), folds, drawn in zip(found, is_folded, to_scale, strict=True)
         if parts
     ]
 

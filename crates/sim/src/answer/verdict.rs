@@ -634,7 +634,8 @@ impl Facts<'_> {
             Some(_) => 1.0,
             None => offered.max().unwrap_or(0) as f64 * cores as f64 / all.max(1) as f64,
         };
-        let wanted = (cores as f64 * uneven.max(1.0) * self.offered_mpps / self.served_mpps).ceil();
+        let exact = cores as f64 * uneven.max(1.0) * self.offered_mpps / self.served_mpps;
+        let wanted = exact.ceil();
         let each = digits(self.served_mpps / cores as f64);
         let more = if uneven > REMARKABLY_UNEVEN {
             format!(", and the one that gets most {} more than the mean", percent(uneven - 1.0))
@@ -644,7 +645,15 @@ impl Facts<'_> {
         let lead = format!("The cores are the limit: where each goes on to carry {each} Mpps{more},");
         if wanted.is_finite() && wanted <= most as f64 && cores < most {
             let enough = (wanted as usize).max(cores + 1);
-            return format!("{lead} it takes {enough} (--set machine.cores={enough}).");
+            let errors = model_errors(&self.result.scenario, RateLimit::Core);
+            let ends = errors.iter().find(|error| error.kind == AnswerKind::Rate).and_then(ModelError::ends);
+            // What is predicted too high takes more.
+            let by_model = ends.map_or(String::new(), |ends| {
+                let [few, many] =
+                    [ends.0, ends.1].map(|error| ((exact * (1.0 + error)).ceil() as usize).max(cores + 1));
+                if few == many { String::new() } else { format!(", {few} to {many} by the model's error") }
+            });
+            return format!("{lead} it takes {enough} (--set machine.cores={enough}){by_model}.");
         }
         format!("{lead} it takes more than the {most} that a machine may have.")
     }

@@ -45,6 +45,9 @@ use crate::run::stalls::{PlacedStalls, TRIAL_SECONDS, flows};
 use crate::run::warm::WarmServer;
 use crate::scenario::{RateSearch, Scenario, ScenarioError};
 
+/// Packets of a point at a lower load: enough to look at, and at most as many as the run had.
+const LOWER_PACKETS: u64 = 50_000;
+
 /// Where a run is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
@@ -159,6 +162,9 @@ pub struct RunResult {
     pub measured: Measured,
     /// The curve, if the scenario asks for one.
     pub curve: Vec<Trial>,
+    /// What the same machine, as warm as it was for the run, carries at loads from nearly all that got through down, and from that up to
+    /// what was offered: where [`RunOptions::lower_loads`] asks for them. For the eye: of few packets each.
+    pub lower_loads: Vec<Trial>,
     /// The search, if the scenario asks for one.
     pub search: Option<SearchOutcome>,
     /// Stalls that were not simulated; none where the scenario has none, and where it was long enough to see them.
@@ -171,6 +177,10 @@ pub struct RunResult {
     pub routing: Routing,
     /// The files that decide over the result.
     pub inputs: Vec<InputFile>,
+    /// How packets come, in words.
+    pub arrivals: &'static str,
+    /// Flows of made traffic.
+    pub flows: Option<u64>,
     /// Mean frame with FCS, in bytes.
     pub mean_frame_bytes: f64,
     /// Share of line rate offered.
@@ -181,7 +191,7 @@ pub struct RunResult {
     pub partial: bool,
     /// Host seconds from the first to the last simulation of this scenario.
     pub wall_s: f64,
-    /// Host seconds of the run at the scenario's rate alone.
+    /// Host seconds of the run at the scenario's rate alone, with all of its warm-up.
     pub run_wall_s: f64,
     /// Host seconds of loading tables and traffic.
     pub load_s: f64,
@@ -195,12 +205,15 @@ pub struct RunOptions {
     /// Whether all are to be measured from the same packet on, for comparisons: where their warm-ups end at
     /// different packets, the shorter ones are run again with the longest.
     pub same_packets: bool,
+    /// Whether a run that loses packets, and has neither a curve nor a search, goes on at [lower loads](RunResult::lower_loads).
+    pub lower_loads: bool,
 }
 
 impl Default for RunOptions {
     /// As many threads as there are cores.
     fn default() -> RunOptions {
-        RunOptions { threads: std::thread::available_parallelism().map_or(1, usize::from), same_packets: false }
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        RunOptions { threads, same_packets: false, lower_loads: false }
     }
 }
 
@@ -224,6 +237,8 @@ enum PartKind {
     /// The run once more, with a warm-up of so many packets.
     Again(u64),
     Curve(usize),
+    /// At a load that is lower than that of a run that loses packets.
+    Lower,
 }
 
 /// What came of a part, and when on the host.
@@ -295,7 +310,8 @@ pub fn run_heard(
     let load_s = started.elapsed().as_secs_f64();
     let plans = scenarios.iter().zip(&loaded).enumerate().map(|(i, (s, l))| {
         let near = near.map(|near| (near, stock));
-        ScenarioPlan::new(i, s, l, near)
+        let goes_lower = options.lower_loads && !options.same_packets;
+        ScenarioPlan::new(i, s, l, near).map(|plan| ScenarioPlan { goes_lower, ..plan })
     });
     let plans: Vec<ScenarioPlan> = plans.collect::<Result<_, _>>()?;
     let (mut outcomes, stopped) = schedule::run(
@@ -340,6 +356,8 @@ fn wanted(plans: &[ScenarioPlan], known: &Outcomes, options: RunOptions) -> Vec<
         }
         let curve = plan.scenario.run.curve.iter().enumerate();
         sure.extend(curve.map(|(i, share)| plan.part(PartKind::Curve(i), Some(*share))));
+        let lower = plan.ran(known).map_or_else(Vec::new, |ran| plan.lower_loads(ran));
+        sure.extend(lower.into_iter().map(|share| plan.part(PartKind::Lower, Some(share))));
     }
     if let Some(packets) = warmup_of_all(plans, known, options) {
         for plan in plans.iter().filter(|p| p.ran(known).is_some_and(|m| m.warmup.packets < packets)) {
@@ -374,6 +392,7 @@ fn described(plans: &[ScenarioPlan], stages: &[Stage<RunPart>]) -> Progress {
         PartKind::Run | PartKind::Again(_) => "run".to_string(),
         PartKind::Trial => format!("trial at {:.2} %", share * 100.0),
         PartKind::Curve(i) => format!("curve {}/{}", i + 1, plans[first.key.scenario].scenario.run.curve.len()),
+        PartKind::Lower => format!("at {:.2} %", share * 100.0),
     };
     let mut note = Vec::new();
     if plans.len() > 1 {
@@ -398,6 +417,8 @@ struct ScenarioPlan<'a> {
     warm: Mutex<Option<WarmServer>>,
     /// Where its machine begins, with what the base of that is loaded from.
     near: Option<(&'a Near, &'a Arc<Stock>)>,
+    /// Of [`RunOptions::lower_loads`].
+    goes_lower: bool,
 }
 
 impl ScenarioPlan<'_> {
@@ -411,8 +432,8 @@ impl ScenarioPlan<'_> {
         let line = scenario.nic.rate;
         // Whoever says how much is cut has it cut of a machine that began with nothing.
         let near = near.filter(|_| scenario.run.warmup.is_none());
-        let mut plan =
-            ScenarioPlan { index, scenario, loaded, line, trial_packets, stalls: None, warm: Mutex::default(), near };
+        let (stalls, warm, goes_lower) = (None, Mutex::default(), false);
+        let mut plan = ScenarioPlan { index, scenario, loaded, line, trial_packets, stalls, warm, near, goes_lower };
         let share = plan.share(&scenario.traffic.offered(plan.line))?;
         plan.stalls = plan.placed_stalls()?;
         if share > 1.0 + 1e-9 {
@@ -475,7 +496,38 @@ impl ScenarioPlan<'_> {
     /// It is simulated at several rates.
     fn has_several(&self) -> bool {
         // Near a base the machine is kept warm by that.
-        self.near.is_none() && (self.scenario.run.search.is_some() || !self.scenario.run.curve.is_empty())
+        let run = &self.scenario.run;
+        self.near.is_none() && (run.search.is_some() || !run.curve.is_empty() || self.goes_lower)
+    }
+
+    /// Loads below that of a run that lost packets, as shares of line rate: nearly up to what got through, and on to what was
+    /// offered. At all that got through rings would fill too slowly to show.
+    fn lower_loads(&self, ran: &Measured) -> Vec<f64> {
+        const UP_TO: [f64; 5] = [0.25, 0.5, 0.75, 0.9, 0.95];
+        const BEYOND: [f64; 2] = [1.0 / 3.0, 2.0 / 3.0];
+        let run = &self.scenario.run;
+        let (lost, offered) = (ran.measure.lost.values().sum::<u64>(), ran.measure.offered.packets);
+        let is_asked = self.goes_lower && run.search.is_none() && run.curve.is_empty() && !ran.partial;
+        if !is_asked || lost == 0 || lost >= offered {
+            return Vec::new();
+        }
+        let Ok(top) = self.share(&self.scenario.traffic.offered(self.line)) else { return Vec::new() };
+        let top = top.min(1.0);
+        let through = top * (1.0 - lost as f64 / offered as f64);
+        UP_TO
+            .iter()
+            .map(|share| through * share)
+            .chain(BEYOND.iter().map(|share| through + (top - through) * share))
+            .collect()
+    }
+
+    /// The points at lower loads, in order of load: all of them or none, as a curve with a part of it misleads.
+    fn at_lower_loads(&self, ran: &Measured, known: &Outcomes) -> Vec<Trial> {
+        let point = |share: f64| {
+            let measured = known.get(&self.part(PartKind::Lower, Some(share)))?.measured.as_ref().ok()?.as_ref()?;
+            (!measured.partial).then(|| Trial::of(measured, share, self.scenario, self.stalls.as_ref()))
+        };
+        self.lower_loads(ran).into_iter().map(point).collect::<Option<_>>().unwrap_or_default()
     }
 
     fn forget_warm(&self) {
@@ -544,6 +596,7 @@ impl ScenarioPlan<'_> {
         let packets = match part.kind {
             PartKind::Trial => self.trial_packets,
             PartKind::Curve(_) => run.curve_packets,
+            PartKind::Lower => LOWER_PACKETS.min(run.packets),
             PartKind::Warm | PartKind::Run | PartKind::Again(_) => run.packets,
         };
         let mut scenario = self.scenario_of(part);
@@ -595,13 +648,15 @@ impl ScenarioPlan<'_> {
         stopped: bool,
         load_s: f64,
     ) -> Result<RunResult, ScenarioError> {
-        let own = |part: &RunPart| part.scenario == self.index;
-        if let Some(failed) = outcomes.iter().find(|(part, o)| own(part) && o.measured.is_err()).map(|(part, _)| *part)
+        // What is drawn beside a run is no part of it.
+        let of_run = |part: &RunPart| part.scenario == self.index && part.kind != PartKind::Lower;
+        if let Some(failed) =
+            outcomes.iter().find(|(part, o)| of_run(part) && o.measured.is_err()).map(|(part, _)| *part)
             && let Some(PartOutcome { measured: Err(error), .. }) = outcomes.remove(&failed)
         {
             return Err(error);
         }
-        let times = outcomes.iter().filter(|(part, _)| own(part)).map(|(_, o)| (o.began, o.ended));
+        let times = outcomes.iter().filter(|(part, _)| of_run(part)).map(|(_, o)| (o.began, o.ended));
         let began = times.clone().map(|t| t.0).min();
         let ended = times.map(|t| t.1).max();
         let search = self.scenario.run.search.map(|kind| self.search_outcome(kind, outcomes));
@@ -622,8 +677,15 @@ impl ScenarioPlan<'_> {
         {
             part = last;
         }
+        let seconds = |outcome: &PartOutcome| outcome.ended.duration_since(outcome.began).as_secs_f64();
+        // It counts the packets of the warm-up that it went on from.
+        let begun = self.part(PartKind::Warm, None);
+        let warm_wall_s = outcomes.get(&begun).filter(|_| part.kind == PartKind::Run).map_or(0.0, seconds);
         let (measured, run_wall_s) = match outcomes.remove(&part) {
-            Some(outcome) => (outcome.measured?, outcome.ended.duration_since(outcome.began).as_secs_f64()),
+            Some(outcome) => {
+                let own_s = seconds(&outcome);
+                (outcome.measured?, warm_wall_s + own_s)
+            }
             None => {
                 let watch = ProgressWatch::default();
                 watch.stop();
@@ -631,11 +693,14 @@ impl ScenarioPlan<'_> {
             }
         };
         let measured = measured.ok_or_else(|| ScenarioError::Stopped { during: "warm-up".into() })?;
+        // Whoever stops what comes after a run has all of the run.
+        let ended_before = !self.lower_loads(&measured).is_empty();
         Ok(RunResult {
             load: self.share(&self.offered(part))?,
             near: self.near.map(|(near, _)| near.id(&self.loaded.inputs, self.scenario.run.seed)),
             scenario: self.scenario_of(part),
-            partial: stopped || measured.partial,
+            partial: stopped && !ended_before || measured.partial,
+            lower_loads: self.at_lower_loads(&measured, outcomes),
             notes: {
                 let mut notes = self.loaded.notes.clone();
                 notes.extend(self.scenario.idle_settings());
@@ -648,6 +713,8 @@ impl ScenarioPlan<'_> {
             capture: self.loaded.blueprint.capture_report().cloned(),
             routing: (*self.loaded.routing).clone(),
             inputs: self.loaded.inputs.clone(),
+            flows: self.loaded.blueprint.flows(),
+            arrivals: self.loaded.blueprint.arrivals().words(),
             mean_frame_bytes: self.loaded.blueprint.mean_size().l2,
             wall_s: began.zip(ended).map_or(0.0, |(a, b)| b.duration_since(a).as_secs_f64()),
             run_wall_s,

@@ -117,7 +117,7 @@ fn batch() -> u32 {
 }
 
 /// Assumed: some ten cycles of a core for each `clflushopt`, which may be under way together.
-fn flush() -> Span {
+pub(super) fn flush() -> Span {
     Span::from_ns(4.0)
 }
 

@@ -6,6 +6,7 @@ use machine::dram::policy::Page;
 use machine::memory::LlcSpec;
 
 use super::functions::FunctionKind;
+use super::gpus;
 use super::spec::Scenario;
 
 impl Scenario {
@@ -67,6 +68,16 @@ impl Scenario {
                 "function.{table} has nothing to do: function.kind is {kind}, and no member of its chain is set by it"
             )
         }));
+        if let Some(gpu) = &m.gpu
+            && gpu.coherent
+            && gpu.flush != gpus::flush()
+        {
+            idle.push(
+                "machine.gpu.flush has nothing to do: caches are coherent with this GPU (machine.gpu.coherent = false has cores \
+                 flush what it uses)"
+                    .into(),
+            );
+        }
         if llc.core_ways.is_some() && self.policy.is_some() {
             idle.push("machine.llc.core_ways has nothing to do: the policy sets the ways of all classes".into());
         }

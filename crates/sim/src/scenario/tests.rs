@@ -268,6 +268,17 @@ fn a_copy_engine_without_copies_is_told_of() {
 }
 
 #[test]
+fn flushing_for_a_gpu_that_is_coherent_is_told_of() {
+    let with = |set: &str| {
+        let all = ["machine.gpu.preset=mi300a", set];
+        read("", &all).unwrap().idle_settings()
+    };
+    let tells = |set: &str| with(set).iter().any(|note| note.starts_with("machine.gpu.flush has nothing to do"));
+    assert!(tells("machine.gpu.flush=\"20 ns\""), "{:?}", with("machine.gpu.flush=\"20 ns\""));
+    assert!(!tells("machine.gpu.coherent=true"));
+}
+
+#[test]
 fn ages_and_masks_that_nobody_looks_at_are_told_of() {
     let idle = |set: &[&str]| read("", set).unwrap().idle_settings();
     assert!(idle(&["machine.llc.core_age=1"])[0].starts_with("machine.llc.core_age and io_age have nothing to do"));

@@ -27,7 +27,7 @@ fn scenario(text: &str, set: &[&str]) -> Result<Scenario, String> {
 fn document(text: &str, set: &[&str]) -> Result<Value, String> {
     let scenario = scenario(text, set)?;
     let result =
-        run(&scenario, RunOptions { threads: 1, same_packets: false }, &mut |_| true).map_err(|e| e.to_string())?;
+        run(&scenario, RunOptions { threads: 1, ..RunOptions::default() }, &mut |_| true).map_err(|e| e.to_string())?;
     Ok(summary(&result, "test"))
 }
 
@@ -67,7 +67,7 @@ fn shipped_scenarios_of_the_functions_run_without_loss() {
         let text = sim::scenario::find(sim::scenario::SCENARIOS, name).unwrap().text;
         let set = ["run.packets=3000", "run.warmup=300", "function.forward.prefixes=20000"].map(String::from).to_vec();
         let scenario = Scenario::read(text, name, &Overrides { set, ..Overrides::default() }).unwrap();
-        let result = run(&scenario, RunOptions { threads: 1, same_packets: false }, &mut |_| true).unwrap();
+        let result = run(&scenario, RunOptions { threads: 1, ..RunOptions::default() }, &mut |_| true).unwrap();
         let found = summary(&result, "test");
         let busy: Vec<_> =
             found["cores"].as_array().unwrap().iter().map(|core| core["busy"].as_f64().unwrap()).collect();

@@ -74,7 +74,7 @@ fn it_goes_with_controllers_applications_prefetchers_sockets_and_policies_and_sa
     }
     let refused = |set: &[&str]| match documents::read(&[&QUICK, set]) {
         Err(error) => error.to_string(),
-        Ok(scenario) => match run(&scenario, RunOptions { threads: 1, same_packets: false }, &mut |_| true) {
+        Ok(scenario) => match run(&scenario, RunOptions { threads: 1, ..RunOptions::default() }, &mut |_| true) {
             Err(error) => error.to_string(),
             Ok(_) => panic!("{set:?} was taken"),
         },

@@ -28,7 +28,7 @@ fn read(set: &[&str]) -> Result<Scenario, String> {
 }
 
 fn result(set: &[&str]) -> RunResult {
-    run(&read(set).unwrap(), RunOptions { threads: 1, same_packets: false }, &mut |_| true).unwrap()
+    run(&read(set).unwrap(), RunOptions { threads: 1, ..RunOptions::default() }, &mut |_| true).unwrap()
 }
 
 /// A control plane that writes so many routes a second, and reads counters each 20 us.

@@ -22,7 +22,7 @@ pub(super) fn document(set: &[&[&str]]) -> Value {
 }
 
 fn found(set: &[&[&str]]) -> Value {
-    let result = run(&read(set).unwrap(), RunOptions { threads: 1, same_packets: false }, &mut |_| true).unwrap();
+    let result = run(&read(set).unwrap(), RunOptions { threads: 1, ..RunOptions::default() }, &mut |_| true).unwrap();
     let measure = &result.measured.measure;
     let ended: u64 = measure.lost.values().chain(measure.rejected.values()).sum();
     assert_eq!(measure.offered.packets, measure.carried.packets + ended, "{set:?}");

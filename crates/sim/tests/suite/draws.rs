@@ -353,7 +353,7 @@ fn is_conserved(run: &Run, scenario: &Scenario, is_timed: bool) -> Result<(), Te
 /// The run as a whole comes to the same on one thread and on two, and no packet is missing in it.
 fn is_the_same_on_threads(scenario: &Scenario) -> Result<(), TestCaseError> {
     let on = |threads: usize| {
-        let result = run(scenario, RunOptions { threads, same_packets: false }, &mut |_| true).unwrap();
+        let result = run(scenario, RunOptions { threads, ..RunOptions::default() }, &mut |_| true).unwrap();
         let measure = &result.measured.measure;
         let ended: u64 = measure.lost.values().chain(measure.rejected.values()).sum();
         assert_eq!(measure.offered.packets, measure.carried.packets + ended, "{:?}", measure.lost);

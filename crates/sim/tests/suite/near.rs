@@ -24,7 +24,7 @@ fn of(set: &[&str]) -> Scenario {
 
 fn near(base: &Near, scenarios: &[Scenario]) -> Vec<RunResult> {
     let stock = Arc::new(Stock::new());
-    run_from(&stock, Some(base), scenarios, RunOptions { threads: 2, same_packets: false }, &mut |_| true).unwrap()
+    run_from(&stock, Some(base), scenarios, RunOptions { threads: 2, ..RunOptions::default() }, &mut |_| true).unwrap()
 }
 
 fn told(result: &RunResult) -> Value {

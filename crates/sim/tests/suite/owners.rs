@@ -87,7 +87,7 @@ fn tables_that_a_cold_llc_misses_are_not_skipped() {
 fn memory_that_nobody_has_is_refused_with_what_there_is() {
     let refused = |set: &[&str]| {
         let found = documents::read(&[&QUICK, set])
-            .and_then(|s| run(&s, RunOptions { threads: 1, same_packets: false }, &mut |_| true));
+            .and_then(|s| run(&s, RunOptions { threads: 1, ..RunOptions::default() }, &mut |_| true));
         found.map(|_| ()).unwrap_err().to_string()
     };
     let said = refused(&["machine.applications.table.bypass=true"]);

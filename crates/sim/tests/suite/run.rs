@@ -27,7 +27,10 @@ pub(super) fn scenario(set: &[&str], search: Option<RateSearch>) -> Scenario {
 }
 
 fn document(scenario: &Scenario, threads: usize) -> Value {
-    without_host(summary(&run(scenario, RunOptions { threads, same_packets: false }, &mut |_| true).unwrap(), "test"))
+    without_host(summary(
+        &run(scenario, RunOptions { threads, ..RunOptions::default() }, &mut |_| true).unwrap(),
+        "test",
+    ))
 }
 
 pub(super) fn without_host(mut document: Value) -> Value {
@@ -191,7 +194,7 @@ fn cores_that_wait_for_a_full_dram_are_not_called_the_limit() {
 fn runs_that_are_compared_are_measured_from_the_same_packet_on() {
     let slow = scenario(&["traffic.load=0.05"], None);
     let given = scenario(&["traffic.load=0.05", "run.warmup=90000"], None);
-    let options = RunOptions { threads: 2, same_packets: true };
+    let options = RunOptions { threads: 2, same_packets: true, ..RunOptions::default() };
     let results = run_all(&[slow.clone(), given.clone()], options, &mut |_| true).unwrap();
     let documents: Vec<Value> = results.iter().map(|r| without_host(summary(r, "test"))).collect();
     assert_eq!(documents[0]["warmup_packets"], 90_000);
@@ -210,7 +213,7 @@ fn warm_up_goes_on_until_every_mbuf_was_used_and_says_so() {
     assert_eq!(document["packets"], 20_000);
     assert!(document["verdict"]["details"].to_string().contains("cut as warm-up"));
     let none = scenario(&["run.warmup=0"], None);
-    let measured = run(&none, RunOptions { threads: 1, same_packets: false }, &mut |_| true).unwrap().measured;
+    let measured = run(&none, RunOptions { threads: 1, ..RunOptions::default() }, &mut |_| true).unwrap().measured;
     assert_eq!((measured.warmup.packets, measured.simulated), (0, 4000));
 }
 
@@ -241,7 +244,8 @@ fn a_run_begins_on_a_machine_that_is_as_warm_as_a_much_later_one() {
 fn points_of_a_curve_begin_with_the_machine_of_the_run() {
     let alone = run(&scenario(&SLOW, None), RunOptions::default(), &mut |_| true).unwrap();
     let curve = [&SLOW[..], &["run.curve=[0.2, 0.4]", "run.curve_packets=40000"]].concat();
-    let result = run(&scenario(&curve, None), RunOptions { threads: 2, same_packets: false }, &mut |_| true).unwrap();
+    let result =
+        run(&scenario(&curve, None), RunOptions { threads: 2, ..RunOptions::default() }, &mut |_| true).unwrap();
     assert_eq!(alone.measured.warmup, result.measured.warmup);
     let [own, faster] = &result.curve[..] else { panic!("{:?}", result.curve) };
     for run in [&alone, &result] {
@@ -250,6 +254,41 @@ fn points_of_a_curve_begin_with_the_machine_of_the_run() {
     }
     assert!((faster.offered_mpps / own.offered_mpps - 2.0).abs() < 0.01, "{faster:?}");
     assert!(faster.warmup_packets > alone.measured.warmup.untimed);
+}
+
+#[test]
+fn a_run_that_loses_goes_on_at_lower_loads_and_stays_what_it_is() {
+    let options = RunOptions { threads: 2, lower_loads: true, ..RunOptions::default() };
+    let over = scenario(&[&SLOW[..], &["traffic.load=1.0", "run.packets=30000"]].concat(), None);
+    let alone = run(&over, RunOptions { threads: 1, ..RunOptions::default() }, &mut |_| true).unwrap();
+    let result = run(&over, options, &mut |_| true).unwrap();
+    assert_eq!(without_host(summary(&alone, "test")), without_host(summary(&result, "test")), "the same to the bit");
+    assert!(alone.lower_loads.is_empty() && alone.measured.measure.lost.values().sum::<u64>() > 0);
+    let points = &result.lower_loads;
+    let loads: Vec<f64> = points.iter().map(|point| point.load).collect();
+    assert!(loads.is_sorted() && loads.len() == 7 && loads[6] < result.load, "{loads:?}");
+    let measure = &alone.measured.measure;
+    let lost = measure.lost.values().sum::<u64>() as f64;
+    let through = result.load * (1.0 - lost / measure.offered.packets as f64);
+    assert!((loads[4] / through - 0.95).abs() < 1e-9, "{loads:?} {through}");
+    assert!(points.iter().all(|point| point.packets == 30_000), "no more than the run");
+    assert!(
+        points[..3].iter().all(|point| point.lost == 0) && points[5..].iter().all(|point| point.lost > 0),
+        "{points:?}"
+    );
+    // Whoever stops the points has all of the run, and none of them.
+    let stop = &mut |p: &Progress| !p.phase.starts_with("at ");
+    let stopped = run(&over, RunOptions { threads: 1, ..options }, stop).unwrap();
+    assert!(!stopped.partial && stopped.lower_loads.is_empty());
+    assert_eq!(without_host(summary(&alone, "test")), without_host(summary(&stopped, "test")));
+    // What loses nothing, or has a curve, is done when it is.
+    for set in [["traffic.load=0.05"], ["run.curve=[0.5]"]] {
+        let none = scenario(
+            &[&SLOW[..], &["traffic.load=1.0", "run.packets=3000", "run.warmup=3000"], &set[..]].concat(),
+            None,
+        );
+        assert!(run(&none, options, &mut |_| true).unwrap().lower_loads.is_empty());
+    }
 }
 
 #[test]
@@ -371,7 +410,7 @@ fn stopping_leaves_a_partial_result_on_any_number_of_threads() {
     let scenario = scenario(&set, None);
     for threads in [1, 3] {
         let mut stop_in_the_run = |p: &Progress| !(p.phase == "run" && p.done > 0);
-        let result = run(&scenario, RunOptions { threads, same_packets: false }, &mut stop_in_the_run).unwrap();
+        let result = run(&scenario, RunOptions { threads, ..RunOptions::default() }, &mut stop_in_the_run).unwrap();
         let document = summary(&result, "test");
         assert_eq!(document["partial"], true);
         let count = |name: &str| document[name].as_u64().unwrap();
@@ -385,7 +424,7 @@ fn stopping_leaves_a_partial_result_on_any_number_of_threads() {
 fn stopping_a_search_leaves_the_trials_that_were_complete() {
     let scenario = scenario(&["run.search_packets=30000"], Some(RateSearch::Ndr));
     let stop = &mut |p: &Progress| !p.phase.starts_with("trial at 50");
-    let result = run(&scenario, RunOptions { threads: 1, same_packets: false }, stop).unwrap();
+    let result = run(&scenario, RunOptions { threads: 1, ..RunOptions::default() }, stop).unwrap();
     assert!(result.partial);
     // The run behind the search was never begun.
     assert_eq!((result.measured.measure.offered.packets, &summary(&result, "test")["packets"]), (0, &Value::from(0)));

@@ -7,7 +7,7 @@ use sim::{RateSearch, RunOptions, RunResult, run, summary};
 use crate::run::scenario;
 
 fn result(set: &[&str], search: Option<RateSearch>) -> RunResult {
-    run(&scenario(set, search), RunOptions { threads: 1, same_packets: false }, &mut |_| true).unwrap()
+    run(&scenario(set, search), RunOptions { threads: 1, ..RunOptions::default() }, &mut |_| true).unwrap()
 }
 
 /// Of a run that sees its stalls, and as they are reckoned from one that has none.

@@ -26,7 +26,7 @@ fn document(set: &[&str], capture: Option<PathBuf>) -> Value {
     ];
     let set = quick.iter().chain(set).map(|s| s.to_string()).collect();
     let scenario = Scenario::read("", "test", &Overrides { set, capture, ..Overrides::default() }).unwrap();
-    summary(&run(&scenario, RunOptions { threads: 1, same_packets: false }, &mut |_| true).unwrap(), "test")
+    summary(&run(&scenario, RunOptions { threads: 1, ..RunOptions::default() }, &mut |_| true).unwrap(), "test")
 }
 
 fn count(document: &Value, name: &str) -> u64 {

@@ -103,6 +103,12 @@ pub struct TrafficSummary {
     id: String,
     /// The capture or the profile.
     source: String,
+    /// How packets come, in words: at equal gaps, Poisson, in bursts.
+    arrivals: &'static str,
+    /// Flows that there are at a time, of made traffic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u64")]
+    flows: Option<u64>,
     /// Mean frame with FCS.
     mean_frame_bytes: f64,
     /// Packets of a capture.
@@ -123,6 +129,8 @@ impl TrafficSummary {
         TrafficSummary {
             id: traffic_id(result),
             source,
+            arrivals: result.arrivals,
+            flows: result.flows,
             mean_frame_bytes: result.mean_frame_bytes,
             packets_in_file: result.capture.as_ref().map(|report| report.packets),
             damage: result.capture.as_ref().map(|report| DamageSummary::of(&report.damage)),

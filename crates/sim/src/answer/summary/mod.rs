@@ -23,8 +23,8 @@ use crate::answer::rates::{MeasuredRates, is_stationary};
 use crate::answer::stalls::StallsSummary;
 use crate::answer::verdict::{RunVerdict, verdict};
 use crate::load::InputFile;
-use crate::run::RunResult;
 use crate::run::sampling::Sampling;
+use crate::run::{RunResult, Trial};
 use crate::scenario::{FunctionKind, Scenario};
 use crate::server::Loss;
 use crate::server::placing::PlacingCounters;
@@ -275,6 +275,11 @@ pub struct Summary {
 pub fn summary(result: &RunResult, commit: &str) -> Value {
     // No field is a map with keys that are no text.
     serde_json::to_value(Summary::of(result, commit)).unwrap_or_default()
+}
+
+/// Points of a curve that are no part of the document, as those are in it.
+pub fn points(trials: &[Trial]) -> Value {
+    serde_json::to_value(trials.iter().map(CurvePoint::of).collect::<Vec<_>>()).unwrap_or_default()
 }
 
 /// The JSON Schema of the document.
