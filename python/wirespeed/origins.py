@@ -80,8 +80,8 @@ def _tables(summary: Summary, holds: Mapping[str, Any]) -> list[tuple[str, str]]
     table, routes = summary.get("table") or {}, summary.get("routes") or {}
     found = []
     if source := table.get("source"):
-        of = (("IPv4", routes.get("ipv4")), ("IPv6", routes.get("ipv6")))
-        sizes = [f"{q.count(n)} {name}" for name, n in of if n]
+        families = (("IPv4", routes.get("ipv4")), ("IPv6", routes.get("ipv6")))
+        sizes = [f"{q.count(n)} {name}" for name, n in families if n]
         made = str(source).split(",")[0] if table.get("format") == "synthetic" else str(source)
         found.append(("routes", f"{', '.join(sizes) or 'none'} ({made})"))
     definitions = json.loads(_wirespeed.schema())["$defs"]

@@ -61,7 +61,13 @@ _BURSTS_LOSE: Final = 0.02
 """The largest loss that bursts alone are taken to cause."""
 _ALWAYS_FULL: Final = 0.75
 # The section that shows a limit; the path of a packet shows all others.
-_WHERE: Final[Mapping[str | None, str]] = {"core": "cycles"} | {each: each for each in ("pcie", "dram", "iommu", "gpu")}
+_WHERE: Final[Mapping[str | None, str]] = {
+    "core": "cycles",
+    "pcie": "pcie",
+    "dram": "dram",
+    "iommu": "iommu",
+    "gpu": "gpu",
+}
 # Reasons that are named.
 # The shortest ring that is taken, and mbufs that drivers of today fill in at a time, where none is named.
 _LEAST_RING: Final = 32

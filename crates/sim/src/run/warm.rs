@@ -33,7 +33,9 @@
 //!
 //! A server that has taken over what another one's caches hold ([`super::near`]) has less to settle, and shows it only once what it
 //! does in another way has had time to tell: each of its stretches is at least [`AFTER_ANOTHER`] packets long. Mbufs that
-//! stand for those of the other one count as used.
+//! stand for those of the other one count as used. Where its rings were emptied before a stretch, they fill again in the first half of
+//! that, and devices write into few buffers until then: there the two halves of the second half are compared, over which lines may
+//! grow by half as much.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -244,15 +246,17 @@ fn warm_by_state(mut server: Server, from: Inherited, mbufs: u64, room: u64, wat
     let mut seen = Refused::default();
     let mut untimed = 0;
     let mut unsettled = vec![LlcLines, DramAccesses, DdioHits, Mbufs];
+    let mut rings_fill = false;
     while !unsettled.is_empty() {
         let from = server.offered() + CLOCK;
         let stretch = if taken.lines > 0 { from.max(AFTER_ANOTHER) } else { from };
         let (middle, to) = (from + stretch / 2, from + stretch);
+        let looked_at = if rings_fill { [middle, middle + (to - middle) / 2, to] } else { [from, middle, to] };
         if to > room || !go_on(&mut server, from, &mut seen, &mut None, watch) {
             break;
         }
         server.set_functional(true);
-        let looks = [from, middle, to].map(|until| {
+        let looks = looked_at.map(|until| {
             go_on(&mut server, until, &mut seen, &mut None, watch);
             Look::at(&server)
         });
@@ -264,8 +268,9 @@ fn warm_by_state(mut server: Server, from: Inherited, mbufs: u64, room: u64, wat
         let [first, second, third] = &looks;
         let per_half = |count: fn(&Look) -> u64| [count(second) - count(first), count(third) - count(second)];
         let few = FEW * per_half(|look| look.accesses)[1] as f64;
+        let steady_lines = if rings_fill { STEADY_LINES / 2.0 } else { STEADY_LINES };
         let is_settled = |measure: WarmthMeasure| match measure {
-            LlcLines => third.lines.saturating_sub(second.lines) as f64 <= few.max(STEADY_LINES * third.lines as f64),
+            LlcLines => third.lines.saturating_sub(second.lines) as f64 <= few.max(steady_lines * third.lines as f64),
             DramAccesses => {
                 let [before, after] = per_half(|look| look.dram);
                 is_steady(before, after) || before.abs_diff(after) as f64 <= few
@@ -279,7 +284,7 @@ fn warm_by_state(mut server: Server, from: Inherited, mbufs: u64, room: u64, wat
         unsettled = vec![LlcLines, DramAccesses, DdioHits, Mbufs];
         unsettled.retain(|&measure| !is_settled(measure));
         if !unsettled.is_empty() {
-            rest(&mut server, &mut seen, watch);
+            rings_fill = rest(&mut server, &mut seen, watch) && taken.lines > 0;
         }
     }
     // What had not settled there shows here only after as long as there.
@@ -291,8 +296,8 @@ fn warm_by_state(mut server: Server, from: Inherited, mbufs: u64, room: u64, wat
     WarmServer { server, untimed, refused: seen.packets, unsettled, taken }
 }
 
-/// Where more packets wait than cores take in a burst each: nothing arrives until rings are empty, without time.
-fn rest(server: &mut Server, seen: &mut Refused, watch: &ProgressWatch) {
+/// Where more packets wait than cores take in a burst each: nothing arrives until rings are empty, without time. Whether that was so.
+fn rest(server: &mut Server, seen: &mut Refused, watch: &ProgressWatch) -> bool {
     let mut gap = FIRST_REST;
     server.set_functional(true);
     while server.ring_occupancy() > server.in_full_bursts() && gap <= LONGEST_REST {
@@ -305,6 +310,7 @@ fn rest(server: &mut Server, seen: &mut Refused, watch: &ProgressWatch) {
         gap = gap * 2;
     }
     server.set_functional(false);
+    gap > FIRST_REST
 }
 
 /// How long the warm-up of a run is.
