@@ -560,7 +560,7 @@ def _allocated(summary: Summary, ddio: Mapping[str, Any]) -> str:
     """What the rest of the NIC's lines costs: other lines, of which DRAM gets those that were written."""
     misses, packets = ddio.get("misses") or 0, summary.get("packets") or 0
     writes = (summary.get("dram") or {}).get("writes")
-    if not misses or not packets:
+    if not packets or misses < _FEW_LINES * packets:
         return ""
     told = f"; the rest ({q.digits(misses / packets)} lines a packet) is allocated there, each in place of another"
     return told + (f" (DRAM writes: {q.digits(writes / packets)} a packet)" if q.is_number(writes) else "")
@@ -639,6 +639,8 @@ def _without_ddio(told: str) -> str:
 
 # A smaller share of the cycles would be told as none.
 _LEAST_SHARE: Final = 0.001
+# Fewer lines a packet that the NIC's writes allocate push out nothing worth a word.
+_FEW_LINES: Final = 0.01
 _WITHOUT: Final = " What DDIO brings in all is the difference to a run without it:"
 
 

@@ -427,7 +427,7 @@ def test_ddio_is_told_in_time_with_the_command_that_measures_it() -> None:
     (reply,) = [each for each in questions.ten(summary, SCENARIO, None, "") if each.question == "What is DDIO's share?"]
     # 20 of 100 cycles at 2 GHz.
     assert "Cores wait 10.0 ns a packet for DRAM, 20.0 % of their cycles, for packets and tables." in reply.text
-    assert reply.text.startswith("Of the lines that the NIC writes, 60 % are in the LLC already; the rest (")
+    assert reply.text.startswith("Of the lines that the NIC writes, 60 % are in the LLC already. ")
     # A line that is allocated takes another one's place, which DRAM gets if it was written.
     pushed = {**summary, "packets": 20, "dram": {"writes": 30}}
     (told,) = [each.text for each in questions.ten(pushed, SCENARIO, None, "") if "DDIO" in each.question]
