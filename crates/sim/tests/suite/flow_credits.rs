@@ -1,5 +1,5 @@
 //! CEIO (Liu et al., SIGCOMM 2025): credits by flow, with flows of which few bring most packets. The direction is asserted, and the sizes are
-//! printed (`docs/guide/io-techniques.md` has them).
+//! printed (`benches/record/2026-11.md` has them).
 
 use std::collections::HashMap;
 use std::sync::Arc;

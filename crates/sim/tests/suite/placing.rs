@@ -1,5 +1,5 @@
 //! Techniques of rings, DMA and caches against what their papers say, each under its paper's conditions as far as this machine has them:
-//! the direction is asserted, and the size is printed (`docs/guide/io-techniques.md` has it).
+//! the direction is asserted, and the size is printed (`benches/record/2026-11.md` has it).
 
 use serde_json::Value;
 

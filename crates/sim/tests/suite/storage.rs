@@ -1,5 +1,5 @@
 //! A storage device beside a NIC, and ways of the LLC for what L2s have, too: what A4 (Park et al., ISCA 2025) finds of both. Directions are
-//! asserted, and sizes are printed (`docs/guide/io-techniques.md` has them).
+//! asserted, and sizes are printed (`benches/record/2026-11.md` has them).
 
 use serde_json::Value;
 
