@@ -110,7 +110,7 @@ void wirespeed_probe_work(unsigned instructions);
 #define MAP_ANONYMOUS 0x20
 #endif
 
-/* Pages that no program has otherwise. Where they are touched says what is meant: docs/guide/own-program.md. */
+/* Pages that no program has otherwise. Where they are touched says what is meant: docs/reference/recordings.md. */
 #define WIRESPEED_MARKS_BASE ((uintptr_t)0x5749520000)
 #define WIRESPEED_MARKS_PAGE ((uintptr_t)4096)
 #define WIRESPEED_MARKS_PAGES 14
