@@ -198,6 +198,25 @@ impl TagArray {
         TagArray::with_policy(sets, ways, Lru)
     }
 
+    /// Which line goes if `line` comes in next, or [`None`] for an empty way.
+    ///
+    /// # Errors
+    /// Where `line` is, if it is there already.
+    #[inline(always)]
+    pub(crate) fn goes_for(&self, line: Line) -> Result<Option<Line>, Slot> {
+        let at = self.set_of(line);
+        with_sets!(&self.sets, sets => {
+            let set = &sets[at];
+            if let Some(way) = set.find(line.0 as u32) {
+                return Err(Slot { set: at as u32, way });
+            }
+            let mut state = set.state;
+            let way = Lru.victim(&mut state, self.ways, Cbm::low(self.ways).0, || 0).unwrap_or(0);
+            let out = set.tags[way as usize];
+            Ok((out != EMPTY).then(|| Line(u64::from(out))))
+        })
+    }
+
     /// The way that `slot` names.
     pub fn way(slot: Slot) -> u32 {
         slot.way
@@ -453,6 +472,27 @@ impl<P: ReplacementPolicy> TagArray<P> {
         (at * self.ways as usize + way as usize, written)
     }
 
+    /// As [`TagArray::place`] of a line that is not written: where it is, whether it is exclusive if it was there, and what had to
+    /// go if it was not.
+    #[inline(always)]
+    pub(crate) fn find_or_place(&mut self, line: Line) -> (Slot, Result<bool, Option<Victim>>) {
+        let at = self.set_of(line);
+        let (way, found) = with_sets!(&mut self.sets, sets => {
+            let set = &mut sets[at];
+            if let Some(way) = set.find(line.0 as u32) {
+                self.policy.hit(&mut set.state, way);
+                (way, Ok(set.exclusive >> way & 1 == 1))
+            } else {
+                let all = Cbm::low(self.ways).0;
+                let tags = &set.tags;
+                // There is a way, as all are allowed.
+                let way = self.policy.victim(&mut set.state, self.ways, all, || equal_tags(tags, EMPTY)).unwrap_or(0);
+                (way, Err(set.replace(&mut self.policy, way, line.0 as u32, false)))
+            }
+        });
+        (Slot { set: at as u32, way }, found)
+    }
+
     /// [`TagArray::write_or_fill`] of `line` in each of `sets`; `each` gets how many came before, and what happened.
     #[inline(always)]
     pub(crate) fn write_or_fill_row(
@@ -595,6 +635,18 @@ impl<P: ReplacementPolicy> TagArray<P> {
             way
         });
         Some(Slot { set: set as u32, way })
+    }
+
+    /// Marks the line at `slot` as in no other private cache.
+    #[inline(always)]
+    pub(crate) fn make_exclusive(&mut self, slot: Slot) {
+        with_sets!(&mut self.sets, sets => sets[slot.set as usize].exclusive |= 1 << slot.way);
+    }
+
+    /// The number of the set of `slot` times that of the ways plus its way.
+    #[inline(always)]
+    pub(crate) fn number_of(&self, slot: Slot) -> usize {
+        slot.set() * self.ways as usize + slot.way() as usize
     }
 
     /// Lines present, over all sets.

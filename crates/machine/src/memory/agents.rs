@@ -14,10 +14,10 @@ use units::{Clos, CoreId, LINE_BYTES, Line, Ps};
 use stats::Path;
 
 use super::behind::Fill;
-use super::llc::Requester;
+use super::llc::{Requester, SliceArrival};
 use super::pending::Asked;
-use super::{ALL_WAYS, Hierarchy, Latest, LevelCounters, Private};
-use crate::cache::{CacheSpec, TagArray};
+use super::{ALL_WAYS, Hierarchy, Inclusion, Latest, LevelCounters, Private, Snooped};
+use crate::cache::{CacheSpec, Slot, TagArray};
 use crate::simt::{Coming, SharedAnswer, SimtBacking};
 use crate::{MachineError, Memory, Reply, Served};
 
@@ -49,7 +49,17 @@ impl Hierarchy {
 
     /// An agent uses a line at `now`, in order of time over all who ask. What is counted of cores is left as it was; lookups of the
     /// LLC are added to `llc`.
+    #[inline]
     pub fn use_by_agent(&mut self, by: AgentAccess, now: Ps, llc: &mut LevelCounters) -> SharedAnswer {
+        match self.is_short_for(by.core) {
+            true => self.use_shortly(by, now, llc),
+            false => self.use_at_length(by, now, llc),
+        }
+    }
+
+    /// [`Hierarchy::use_by_agent`], whatever takes part.
+    #[inline(never)]
+    pub(super) fn use_at_length(&mut self, by: AgentAccess, now: Ps, llc: &mut LevelCounters) -> SharedAnswer {
         let access = if by.write { Access::Store } else { Access::Load };
         let addr = by.line.addr();
         let bytes = LINE_BYTES as u16;
@@ -78,10 +88,139 @@ impl Hierarchy {
         SharedAnswer { slot: self.slot_of_agent(by), comes }
     }
 
+    /// Whether nothing but the agents' caches, those of cores, an LLC that lets their copies be, its directory and DRAM that answers at
+    /// once takes part in what `agent` does: [`Hierarchy::use_shortly`] is for that.
+    #[inline(always)]
+    pub(super) fn is_short_for(&self, agent: CoreId) -> bool {
+        self.behind.is_plain()
+            && self.copies.is_none()
+            && self.engine.is_none()
+            && self.applications.is_none()
+            && self.records.is_none()
+            && self.inclusive_ways.is_none()
+            && self.inclusion != Inclusion::Inclusive
+            && !self.protocol.asks_all()
+            && !self.llc.has_tenants()
+            && self.cores[usize::from(agent.0)].prefetching.is_none()
+    }
+
+    /// As [`Hierarchy::use_by_agent`], to the bit: what [`Memory::lookup`] and [`Memory::fetch`] do where
+    /// [`Hierarchy::is_short_for`] holds, without the parts of an answer that an agent does not ask for.
+    #[inline(always)]
+    fn use_shortly(&mut self, by: AgentAccess, now: Ps, llc: &mut LevelCounters) -> SharedAnswer {
+        let AgentAccess { core, clos, line, write } = by;
+        let Private { l1, l2, latest, .. } = &mut self.cores[usize::from(core.0)];
+        if let Some(is_all) = l1.use_own(line, write) {
+            if !is_all {
+                // It is to be written, and others may have it.
+                l1.write_line(line);
+            }
+            latest.set(line, write && is_all);
+            let comes = if is_all { Coming::There } else { self.fetch_shortly(by, true, None, now, llc) };
+            return SharedAnswer { slot: self.slot_of_agent(by), comes };
+        }
+        latest.set(line, false);
+        let (slot, found) = l2.find_or_place(line);
+        let (exclusive, victim) = match found {
+            Ok(exclusive) => (exclusive, None),
+            Err(victim) => (false, victim),
+        };
+        let (mut place, mut second) = (Some(slot), None);
+        l1.fill_if(line, write, exclusive, |below| {
+            if !l2.take_over(below) {
+                second = l2.fill(below, ALL_WAYS, true, true).unwrap_or(None);
+                place = l2.find(line);
+            }
+            true
+        });
+        let number = place.map(|slot| l2.number_of(slot));
+        if victim.is_some() || second.is_some() {
+            let share = self.share_of(clos);
+            for victim in [victim, second].iter().flatten() {
+                self.settle_victim(victim, core, share, now);
+            }
+        }
+        let upgrade = found.is_ok() && write && !exclusive;
+        if found.is_ok() && !upgrade {
+            return SharedAnswer { slot: number, comes: Coming::There };
+        }
+        let comes = self.fetch_shortly(by, upgrade, place, now, llc);
+        SharedAnswer { slot: if upgrade { self.slot_of_agent(by) } else { number }, comes }
+    }
+
+    /// [`Memory::fetch`] for [`Hierarchy::use_shortly`], once victims have settled; the line is at `place` of the agent's L2 where that
+    /// is known.
+    #[inline(never)]
+    fn fetch_shortly(
+        &mut self,
+        by: AgentAccess,
+        upgrade: bool,
+        place: Option<Slot>,
+        now: Ps,
+        llc: &mut LevelCounters,
+    ) -> Coming {
+        let AgentAccess { core, clos, line, write } = by;
+        let (from, share, spot) = (Requester::Core(core), self.share_of(clos), self.llc.spot(line));
+        let SliceArrival { at, distance, .. } = self.llc.take_in(spot, from, now);
+        let others = self.directory.get(line) & !(1 << core.0);
+        let mut snooped = Snooped::Nothing;
+        if others != 0 {
+            let invalidations = self.counters.invalidations;
+            snooped = self.snoop(line, others, write, from, share, at);
+            self.counters.invalidations = invalidations;
+        }
+        let back = distance + self.llc.carry(spot, from, false, at);
+        let shared = snooped != Snooped::Nothing && !write;
+        let looked_up = at + self.llc.latency();
+        let mut ready = looked_up + back;
+        let mut from_memory = false;
+        if upgrade && self.keep_or_bring_in(core, line, true, share, at) {
+        } else if snooped != Snooped::Dirty && self.take_from_llc(line, spot, core, shared, share, at) {
+            llc.hits += 1;
+            self.class_llc(clos).hits += 1;
+        } else if snooped != Snooped::Nothing {
+            ready += self.protocol.answer();
+        } else {
+            llc.misses += 1;
+            self.class_llc(clos).misses += 1;
+            from_memory = true;
+            ready = self.behind.drams[0].post(line, false, looked_up) + back;
+            self.behind.in_flight.insert(line, ready);
+            if self.inclusion != Inclusion::Victim {
+                self.fill_llc(line, spot, false, share, at);
+            }
+        }
+        self.received.touch(line);
+        if !from_memory && let Some(until) = self.behind.in_flight.get(line, ready) {
+            ready = until;
+        }
+        self.directory.insert(line, core);
+        if !shared {
+            let Private { l1, l2, .. } = &mut self.cores[usize::from(core.0)];
+            l1.set_exclusive(line, true);
+            match place {
+                Some(slot) => l2.make_exclusive(slot),
+                None => drop(l2.set_exclusive(line, true)),
+            }
+        }
+        Coming::At(ready)
+    }
+
+    /// The host is asked to bring what an agent's use of `line` meets; nothing is changed.
+    #[inline(always)]
+    pub(super) fn prefetch_for_agent(&self, agent: CoreId, line: Line) {
+        let Ok(victim) = self.cores[usize::from(agent.0)].l2.goes_for(line) else { return };
+        self.llc.prefetch(self.llc.spot(line));
+        self.directory.prefetch(line);
+        if let Some(victim) = victim {
+            self.llc.prefetch(self.llc.spot(victim));
+        }
+    }
+
     /// The slot of its L2 that has the line, if one has.
     fn slot_of_agent(&self, by: AgentAccess) -> Option<usize> {
         let l2 = &self.cores[usize::from(by.core.0)].l2;
-        l2.find(by.line).map(|slot| slot.set() * l2.ways() as usize + slot.way() as usize)
+        l2.find(by.line).map(|slot| l2.number_of(slot))
     }
 
     /// An agent that is not coherent uses a line at `now`: from its own L2, or from memory, whatever caches have of it.
@@ -173,11 +312,20 @@ impl SimtBacking for AgentMemory<'_> {
     #[inline]
     fn place(&self, line: u32) -> Line {
         if line >= self.packets {
-            return Line(self.places[(line - self.packets) as usize % self.places.len()].into());
+            // Slots come round, and a division takes as long as all else of a hit.
+            let at = (line - self.packets) as usize;
+            return Line(self.places[if at < self.places.len() { at } else { at % self.places.len() }].into());
         }
-        let at = self.tables.partition_point(|&(first, _)| first <= line);
-        let (first, there) = self.tables[at.saturating_sub(1)];
+        let known = self.tables.iter().rev().find(|&&(first, _)| first <= line);
+        let &(first, there) = known.unwrap_or(&self.tables[0]);
         Line(there + u64::from(line.saturating_sub(first)))
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, lines: impl Iterator<Item = Line>) {
+        if self.coherent {
+            lines.for_each(|line| self.memory.prefetch_for_agent(self.core, line));
+        }
     }
 
     #[inline]

@@ -63,6 +63,14 @@ impl Directory {
         if count < 64 { shared & !(u64::MAX << count) } else { shared }
     }
 
+    /// Asks the host to bring the entry of `line` into its own cache.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, line: Line) {
+        if let Some(entry) = self.entries.get(line.0 as usize * self.width) {
+            crate::cache::prefetch(entry);
+        }
+    }
+
     #[inline(always)]
     pub(super) fn insert(&mut self, line: Line, core: CoreId) {
         let word = match self.word(line) {

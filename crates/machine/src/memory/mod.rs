@@ -16,6 +16,8 @@
 //! made, whatever the wires in between.
 
 mod agents;
+#[cfg(test)]
+mod agents_tests;
 mod applications;
 #[cfg(test)]
 mod applications_tests;

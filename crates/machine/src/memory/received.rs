@@ -46,7 +46,7 @@ impl UntouchedLines {
 
     /// Whether a core asks for `line` for the first time since.
     #[inline(always)]
-    fn touch(&mut self, line: Line) -> bool {
+    pub(super) fn touch(&mut self, line: Line) -> bool {
         let at = line.0.wrapping_sub(self.first);
         if at >= self.lines {
             return false;

@@ -10,10 +10,15 @@ use crate::cache::CacheSpec;
 use crate::dram::DramSpec;
 
 fn hierarchy(slices: u32, hash: SliceHash, inclusion: Inclusion, cores: u32, mesh: bool) -> Hierarchy {
+    Hierarchy::new(&spec(slices, hash, inclusion, mesh), cores, "machine").unwrap()
+}
+
+/// Small caches over plain DRAM.
+pub(super) fn spec(slices: u32, hash: SliceHash, inclusion: Inclusion, mesh: bool) -> MemorySpec {
     let ns = Span::from_ns;
     let cache =
         |lines: u64, ways: u32, latency| CacheSpec { size: Size::from_bytes(lines * 64), ways, latency: ns(latency) };
-    let spec = MemorySpec {
+    MemorySpec {
         l1: cache(16, 2, 1.0),
         l2: cache(64, 4, 4.0),
         tlb: None,
@@ -41,11 +46,11 @@ fn hierarchy(slices: u32, hash: SliceHash, inclusion: Inclusion, cores: u32, mes
         dram: DramSpec::of_standard("ddr4-2400u", ns(30.0)).unwrap(),
         copy_table: None,
         copy_engine: None,
-    };
-    Hierarchy::new(&spec, cores, "machine").unwrap()
+    }
 }
 
-fn load(memory: &mut Hierarchy, core: u16, line: u64, access: Access, now: Ps) -> Ps {
+/// When a core's access is done.
+pub(super) fn load(memory: &mut Hierarchy, core: u16, line: u64, access: Access, now: Ps) -> Ps {
     let addr = Addr(line * 64);
     memory.access(&Request { addr, bytes: 8, site: 0, access, clos: Clos(0), core: CoreId(core), mapping: 0 }, now).at
 }

@@ -22,6 +22,12 @@ pub trait SimtBacking {
     /// Where a line of a program lies.
     fn place(&self, line: u32) -> Line;
 
+    /// `lines` are used next: the host may be asked to bring what is known of them, which changes nothing.
+    #[inline(always)]
+    fn prefetch(&self, lines: impl Iterator<Item = Line>) {
+        let _ = lines;
+    }
+
     /// Uses `line` of the L2, which brings it in if need be, at `now`: the present of all who share the memory, or where it
     /// need not be asked in order of time when the L2 is.
     fn use_line(&mut self, line: Line, write: bool, now: Ps) -> SharedAnswer;

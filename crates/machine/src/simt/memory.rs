@@ -251,7 +251,9 @@ impl SimtMemory {
                 *line = if S::IS_SHARED { shared.place(of_program).0 as u32 } else { spread(of_program) };
             }
             let lines = lines[..words.len()].iter().map(|&line| Line(line.into()));
-            if !S::IS_SHARED {
+            if S::IS_SHARED {
+                shared.prefetch(lines.clone());
+            } else {
                 self.l2.tags.prefetch_sets(lines.clone());
             }
             let group = words.iter().copied().zip(lines);
@@ -390,6 +392,7 @@ impl SimtMemory {
 
     /// The L2, which is asked at `found`, uses a line of `shared` for an instruction that was issued at `issued`: when it is there,
     /// or its mark, and whether it was.
+    #[inline(always)]
     fn ask<S: SimtBacking>(&mut self, line: Line, write: bool, issued: u64, found: u64, shared: &mut S) -> (u64, bool) {
         let asked = if S::IN_ORDER_OF_TIME { issued } else { found };
         let now = Ps(asked * self.period.ps);
