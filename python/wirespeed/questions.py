@@ -60,6 +60,8 @@ _LEAST_LOCK: Final = 0.01
 _BURSTS_LOSE: Final = 0.02
 """The largest loss that bursts alone are taken to cause."""
 _ALWAYS_FULL: Final = 0.75
+_NO_REST: Final = 0.995
+"""How busy a core is that bursts alone leave no time to catch up."""
 # The section that shows a limit; the path of a packet shows all others.
 _WHERE: Final[Mapping[str | None, str]] = {
     "core": "cycles",
@@ -262,9 +264,13 @@ def _overflow(summary: Summary, settings: Mapping[str, Any], lost: Mapping[str, 
     if fill is None:
         return f"{told}{because}"
     held = f" The fullest is {q.share(fill, 0)} full on average"
-    # Cores that fall behind by more than bursts explain lose as much behind any ring: one of 64 descriptors that is
-    # refilled by bursts is a third full then. Nor are those bursts that leave a ring fuller than they found it.
-    behind = (limit == "core" and (summary.get("loss") or 0.0) > _BURSTS_LOSE) or summary.get("ring_growth")
+    # Cores without rest, and those that fall behind by more than bursts explain, lose as much behind any ring: of 64
+    # descriptors one that is refilled by bursts is a third full then. Nor are those bursts that leave a ring fuller than
+    # they found it.
+    receiving = next((stage for stage in stages(summary) if stage[0].get("receives", True)), [])
+    restless = bool(receiving) and all((core.get("busy") or 0.0) >= _NO_REST for core in receiving)
+    too_much = (summary.get("loss") or 0.0) > _BURSTS_LOSE or restless
+    behind = (limit == "core" and too_much) or summary.get("ring_growth")
     if fill < _ALWAYS_FULL and not behind:
         return f"{told}{held}, so that bursts overflow it: a larger one takes more of them in."
     shorter = " A shorter one (nic.rx_descriptors) keeps waits short and buffers in the LLC." if limit == "core" else ""
@@ -557,13 +563,15 @@ def _ddio(summary: Summary) -> str:
 
 
 def _allocated(summary: Summary, ddio: Mapping[str, Any]) -> str:
-    """What the rest of the NIC's lines costs: other lines, of which DRAM gets those that were written."""
-    misses, packets = ddio.get("misses") or 0, summary.get("packets") or 0
+    """Lines that are allocated for a packet that a core took, and writes of DRAM: lines that were written, and go."""
+    misses, packets = ddio.get("misses") or 0, summary.get("taken_packets") or summary.get("packets") or 0
     writes = (summary.get("dram") or {}).get("writes")
     if not packets or misses < _FEW_LINES * packets:
         return ""
-    told = f"; the rest ({q.digits(misses / packets)} lines a packet) is allocated there, each in place of another"
-    return told + (f" (DRAM writes: {q.digits(writes / packets)} a packet)" if q.is_number(writes) else "")
+    told = f"; the rest is {q.digits(misses / packets)} lines a packet"
+    return told + (
+        f", beside {q.digits(writes / packets)} writes of DRAM for all reasons" if q.is_number(writes) else ""
+    )
 
 
 def _first_come(summary: Summary) -> tuple[int, int]:

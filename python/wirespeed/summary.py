@@ -690,10 +690,13 @@ def pcie_use(summary: Summary) -> PcieUse | None:
     times: Mapping[str, float] = summary.get("attribution_ns") or {}
     waits = times.get("pcie_queue")
     use = PcieUse(rate, ways, "")
-    told = f"The fuller way is that {use.fuller.name}."
+    told = []
+    if len({way.share for way in ways}) > 1:
+        told.append(f"The fuller way is that {use.fuller.name}.")
     if q.is_number(waits):
-        told += f" A packet waits {q.duration(waits)} for others on the link, beside its own transfer."
-    return replace(use, text=told)
+        wait = f"A packet waits {q.duration(waits)}" if waits else "No packet waits"
+        told.append(f"{wait} for others on the link, beside its own transfer.")
+    return replace(use, text=" ".join(told))
 
 
 def headline(summary: Summary) -> str:

@@ -24,17 +24,37 @@ def test_cycles_an_instruction_are_told_with_what_they_were_fitted_on() -> None:
     assert origins({**SUMMARY, "cores": []}, own).work == ""
 
 
-def test_a_program_was_counted_or_is_in_part_assumed() -> None:
-    driven: Any = {**SUMMARY, "machine": {"driver": "i40e"}}
-    whole = api.resolve("forwarding", set={"function.program": "l3fwd", "nic.driver": "i40e"})
-    assert (
-        "Those of l3fwd were counted; those of the driver i40e are as its preset says." in origins(driven, whole).work
+def work(**settings: Any) -> str:
+    given = {name.replace("__", "."): value for name, value in settings.items()}
+    return origins(SUMMARY, api.resolve("forwarding", set=given)).work
+
+
+def test_a_program_was_counted_or_is_in_part_assumed_or_was_set() -> None:
+    whole = work(function__program="l3fwd", nic__driver="i40e")
+    assert whole.endswith("Those of l3fwd were counted; those of the driver i40e are as its preset says.")
+    assert "Those of xdp-fwd are in part assumed" in work(function__program="xdp-fwd")
+    # Its flows are, and not its instructions.
+    assert "Those of fastclick-nat were counted" in work(function__program="fastclick-nat")
+    # A user's own number is nobody's count.
+    assert "Those of the program are as they were set;" in work(
+        function__program="l3fwd", function__program__instructions=400
     )
+    assert "those of the driver are as they were set." in work(nic__driver="i40e", nic__driver__rx_instructions=10)
+    assert "those of the driver are as they were set." in work(nic__driver__rx_instructions=10)
+
+
+def test_what_wirespeed_has_no_code_for_is_not_told_as_its_own() -> None:
+    chain = work(function__kind="chain", function__chain=["check", "program"], function__program="l3fwd")
+    assert "Those of check are what wirespeed's own code for it executes; those of l3fwd were counted;" in chain
+    assert "Those of work are as they were set;" in work(function__kind="work")
+    assert "what a GPU executes is not among them" in origins(SUMMARY, api.resolve("forwarding-gpu")).work
 
 
 def test_tables_have_their_sizes() -> None:
     assert origins(SUMMARY, api.resolve("forwarding")).tables == (("routes", "901,899 IPv4 (made)"),)
     assert origins(SUMMARY, api.resolve("classify")).tables[-1] == ("rules", "1,000 (made)")
     assert origins(SUMMARY, api.resolve("inspect")).tables[-1] == ("strings", "2,000 (made)")
-    chain = dict(origins(SUMMARY, api.resolve("router-chain")).tables)
-    assert "rules of the firewall" in chain or "rules" in chain
+    walled = {"function.kind": "firewall", "function.firewall.made": 77}
+    assert origins(SUMMARY, api.resolve("forwarding", set=walled)).tables[-1] == ("rules of the firewall", "77 (made)")
+    none: Any = {**SUMMARY, "routes": {"ipv4": 0, "ipv6": 0}}
+    assert origins(none, api.resolve("nat")).tables == ()

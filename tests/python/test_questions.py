@@ -263,6 +263,12 @@ def test_the_ring_that_overflows_is_named_and_whether_a_larger_one_helps() -> No
     assert rings(lossy, empty).startswith(
         f"{lead} The fullest is < 1 % full on average, so that bursts overflow it: a larger one takes more of them in."
     )
+    # Nor are cores that never rest.
+    for core in lossy["cores"]:
+        core["busy"] = 0.999
+    assert "a larger one only delays that" in rings(lossy, empty)
+    for core in lossy["cores"]:
+        core["busy"] = 0.99
     # A ring that has only begun to fill is no sign of bursts.
     assert "a larger one only delays that" in rings(lossy | {"ring_growth": 0.03}, empty)
     lossy["drops"]["nic_fifo_full"] = 80
@@ -428,10 +434,10 @@ def test_ddio_is_told_in_time_with_the_command_that_measures_it() -> None:
     # 20 of 100 cycles at 2 GHz.
     assert "Cores wait 10.0 ns a packet for DRAM, 20.0 % of their cycles, for packets and tables." in reply.text
     assert reply.text.startswith("Of the lines that the NIC writes, 60 % are in the LLC already. ")
-    # A line that is allocated takes another one's place, which DRAM gets if it was written.
-    pushed = {**summary, "packets": 20, "dram": {"writes": 30}}
+    # Of packets that a core took: what is lost was never written.
+    pushed = {**summary, "packets": 50, "taken_packets": 20, "dram": {"writes": 30}}
     (told,) = [each.text for each in questions.ten(pushed, SCENARIO, None, "") if "DDIO" in each.question]
-    assert "the rest (2.00 lines a packet) is allocated there, each in place of another (DRAM writes: 1.50" in told
+    assert "in the LLC already; the rest is 2.00 lines a packet, beside 1.50 writes of DRAM for all reasons." in told
     assert reply.command.endswith("scenario.toml,machine.llc.io_ways=0")
 
 

@@ -66,9 +66,11 @@ def path(summary: Summary, slow: Slowest | None) -> list[Stop]:
         ns = sum(part.ns for part in mine)
         found.append((name, of, reasons, mine, ns, _idle(of, mine, ns, slow)))
     longest = max((ns - idle for *_, ns, idle in found), default=0.0)
-    is_folded = [idle > SHORT / (1 - SHORT) * longest for *_, idle in found]
-    to_scale = [ns - idle * folds for (*_, ns, idle), folds in zip(found, is_folded, strict=True)]
-    longest = max(to_scale, default=0.0)
+    # What is not drawn short may be the longest then, and more fit that scale: each turn has fewer that do not.
+    for _ in found:
+        is_folded = [idle > SHORT / (1 - SHORT) * longest for *_, idle in found]
+        to_scale = [ns - idle * folds for (*_, ns, idle), folds in zip(found, is_folded, strict=True)]
+        longest = max(to_scale, default=0.0)
     return [
         Stop(
             name=name,

@@ -280,6 +280,9 @@ impl RunVerdict {
             self.reasons.push(format!("Nearest to its limit is {}: {least}{line}.", limit.words()));
         }
         let mut text = model_error_text(&errors);
+        // No more gets through than is offered.
+        let ends =
+            ends.map(|(least, most)| if found.is_none() { (least.min(1.0), most.min(1.0)) } else { (least, most) });
         if let Some((least, most)) = ends.filter(|_| matches!(self.status, RunStatus::Loses | RunStatus::Found)) {
             let mpps = if found.is_some() { served / found.unwrap_or(1.0).max(f64::MIN_POSITIVE) } else { offered };
             text += &format!(
@@ -651,7 +654,12 @@ impl Facts<'_> {
             let by_model = ends.map_or(String::new(), |ends| {
                 let [few, many] =
                     [ends.0, ends.1].map(|error| ((exact * (1.0 + error)).ceil() as usize).max(cores + 1));
-                if few == many { String::new() } else { format!(", {few} to {many} by the model's error") }
+                match (few == many, many > most) {
+                    _ if (few, many) == (enough, enough) => String::new(),
+                    (true, _) => format!(", {few} by the model's error"),
+                    (_, true) => format!(", {few} to more than a machine may have by the model's error"),
+                    (_, false) => format!(", {few} to {many} by the model's error"),
+                }
             });
             return format!("{lead} it takes {enough} (--set machine.cores={enough}){by_model}.");
         }

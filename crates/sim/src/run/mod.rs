@@ -39,7 +39,7 @@ use crate::run::growth::RingGrowth;
 use crate::run::near::Near;
 use crate::run::observe::Instruments;
 use crate::run::schedule::{Heard, ProgressWatch, Stage};
-use crate::run::search::{Bisection, sufficient_packets, trial_packets};
+use crate::run::search::{Bisection, buffered_packets, sufficient_packets, trial_packets};
 use crate::run::simulate::{Measured, SimulationSetup};
 use crate::run::stalls::{PlacedStalls, TRIAL_SECONDS, flows};
 use crate::run::warm::WarmServer;
@@ -47,11 +47,13 @@ use crate::scenario::{RateSearch, Scenario, ScenarioError};
 
 /// Packets of a point at a lower load: enough to look at, and at most as many as the run had.
 const LOWER_PACKETS: u64 = 50_000;
+/// Packets before a point that is an overload, at most, until rings are full: a smaller overload has none.
+const MOST_TO_FILL: u64 = 4 * LOWER_PACKETS;
 
 /// Where a run is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// "load", "warm-up", "run", "trial at 50.00 %", "curve 2/8".
+    /// "load", "warm-up", "run", "trial at 50.00 %", "curve 2/8", "at 47.50 %".
     pub phase: String,
     /// Packets offered in this phase.
     pub done: u64,
@@ -189,7 +191,7 @@ pub struct RunResult {
     pub near: Option<String>,
     /// The user ended it early.
     pub partial: bool,
-    /// Host seconds from the first to the last simulation of this scenario.
+    /// Host seconds from the first to the last simulation of this scenario that its result is from: those at lower loads are not.
     pub wall_s: f64,
     /// Host seconds of the run at the scenario's rate alone, with all of its warm-up.
     pub run_wall_s: f64,
@@ -205,7 +207,8 @@ pub struct RunOptions {
     /// Whether all are to be measured from the same packet on, for comparisons: where their warm-ups end at
     /// different packets, the shorter ones are run again with the longest.
     pub same_packets: bool,
-    /// Whether a run that loses packets, and has neither a curve nor a search, goes on at [lower loads](RunResult::lower_loads).
+    /// Whether a run that loses packets, and has neither a curve nor a search, goes on at [lower loads](RunResult::lower_loads). None
+    /// does with `same_packets`.
     pub lower_loads: bool,
 }
 
@@ -237,8 +240,8 @@ enum PartKind {
     /// The run once more, with a warm-up of so many packets.
     Again(u64),
     Curve(usize),
-    /// At a load that is lower than that of a run that loses packets.
-    Lower,
+    /// At a load that is lower than that of a run that loses packets, after so many packets that fill the rings.
+    Lower(u64),
 }
 
 /// What came of a part, and when on the host.
@@ -333,7 +336,9 @@ type Outcomes = BTreeMap<RunPart, PartOutcome>;
 
 /// The parts that are wanted, the most urgent first; none after an error.
 fn wanted(plans: &[ScenarioPlan], known: &Outcomes, options: RunOptions) -> Vec<RunPart> {
-    if known.values().any(|o| o.measured.is_err()) {
+    // What is drawn beside a run ends none.
+    let of_results = |part: &RunPart| !matches!(part.kind, PartKind::Lower(_));
+    if known.iter().any(|(part, o)| of_results(part) && o.measured.is_err()) {
         return Vec::new();
     }
     let mut sure = Vec::new();
@@ -357,7 +362,7 @@ fn wanted(plans: &[ScenarioPlan], known: &Outcomes, options: RunOptions) -> Vec<
         let curve = plan.scenario.run.curve.iter().enumerate();
         sure.extend(curve.map(|(i, share)| plan.part(PartKind::Curve(i), Some(*share))));
         let lower = plan.ran(known).map_or_else(Vec::new, |ran| plan.lower_loads(ran));
-        sure.extend(lower.into_iter().map(|share| plan.part(PartKind::Lower, Some(share))));
+        sure.extend(lower.into_iter().map(|(share, fill)| plan.part(PartKind::Lower(fill), Some(share))));
     }
     if let Some(packets) = warmup_of_all(plans, known, options) {
         for plan in plans.iter().filter(|p| p.ran(known).is_some_and(|m| m.warmup.packets < packets)) {
@@ -392,7 +397,7 @@ fn described(plans: &[ScenarioPlan], stages: &[Stage<RunPart>]) -> Progress {
         PartKind::Run | PartKind::Again(_) => "run".to_string(),
         PartKind::Trial => format!("trial at {:.2} %", share * 100.0),
         PartKind::Curve(i) => format!("curve {}/{}", i + 1, plans[first.key.scenario].scenario.run.curve.len()),
-        PartKind::Lower => format!("at {:.2} %", share * 100.0),
+        PartKind::Lower(_) => format!("at {:.2} %", share * 100.0),
     };
     let mut note = Vec::new();
     if plans.len() > 1 {
@@ -497,34 +502,38 @@ impl ScenarioPlan<'_> {
     fn has_several(&self) -> bool {
         // Near a base the machine is kept warm by that.
         let run = &self.scenario.run;
-        self.near.is_none() && (run.search.is_some() || !run.curve.is_empty() || self.goes_lower)
+        self.near.is_none() && (run.search.is_some() || !run.curve.is_empty() || self.may_go_lower())
     }
 
     /// Loads below that of a run that lost packets, as shares of line rate: nearly up to what got through, and on to what was
-    /// offered. At all that got through rings would fill too slowly to show.
-    fn lower_loads(&self, ran: &Measured) -> Vec<f64> {
+    /// offered. Beside them packets that fill the rings: until they are full an overload loses less than it does, and one that
+    /// takes longer than [`MOST_TO_FILL`] is none of them.
+    fn lower_loads(&self, ran: &Measured) -> Vec<(f64, u64)> {
         const UP_TO: [f64; 5] = [0.25, 0.5, 0.75, 0.9, 0.95];
         const BEYOND: [f64; 2] = [1.0 / 3.0, 2.0 / 3.0];
-        let run = &self.scenario.run;
         let (lost, offered) = (ran.measure.lost.values().sum::<u64>(), ran.measure.offered.packets);
-        let is_asked = self.goes_lower && run.search.is_none() && run.curve.is_empty() && !ran.partial;
-        if !is_asked || lost == 0 || lost >= offered {
+        if !self.may_go_lower() || ran.partial || lost == 0 || lost >= offered {
             return Vec::new();
         }
         let Ok(top) = self.share(&self.scenario.traffic.offered(self.line)) else { return Vec::new() };
         let top = top.min(1.0);
         let through = top * (1.0 - lost as f64 / offered as f64);
-        UP_TO
-            .iter()
-            .map(|share| through * share)
-            .chain(BEYOND.iter().map(|share| through + (top - through) * share))
-            .collect()
+        let room = buffered_packets(self.scenario, self.loaded.blueprint.mean_size().l2) as f64;
+        let beyond = BEYOND.iter().map(|share| through + (top - through) * share);
+        let filled = beyond.map(|share| (share, (room / (1.0 - through / share)).ceil() as u64));
+        UP_TO.iter().map(|share| (through * share, 0)).chain(filled.filter(|(_, fill)| *fill <= MOST_TO_FILL)).collect()
+    }
+
+    /// Whether its run goes on at lower loads if it loses packets.
+    fn may_go_lower(&self) -> bool {
+        self.goes_lower && self.scenario.run.search.is_none() && self.scenario.run.curve.is_empty()
     }
 
     /// The points at lower loads, in order of load: all of them or none, as a curve with a part of it misleads.
     fn at_lower_loads(&self, ran: &Measured, known: &Outcomes) -> Vec<Trial> {
-        let point = |share: f64| {
-            let measured = known.get(&self.part(PartKind::Lower, Some(share)))?.measured.as_ref().ok()?.as_ref()?;
+        let point = |(share, fill): (f64, u64)| {
+            let part = self.part(PartKind::Lower(fill), Some(share));
+            let measured = known.get(&part)?.measured.as_ref().ok()?.as_ref()?;
             (!measured.partial).then(|| Trial::of(measured, share, self.scenario, self.stalls.as_ref()))
         };
         self.lower_loads(ran).into_iter().map(point).collect::<Option<_>>().unwrap_or_default()
@@ -596,10 +605,16 @@ impl ScenarioPlan<'_> {
         let packets = match part.kind {
             PartKind::Trial => self.trial_packets,
             PartKind::Curve(_) => run.curve_packets,
-            PartKind::Lower => LOWER_PACKETS.min(run.packets),
+            PartKind::Lower(_) => LOWER_PACKETS.min(run.packets),
             PartKind::Warm | PartKind::Run | PartKind::Again(_) => run.packets,
         };
         let mut scenario = self.scenario_of(part);
+        let warm = self.warm.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let (PartKind::Lower(fill), Some(warm)) = (part.kind, &warm)
+            && fill > 0
+        {
+            scenario.run.warmup = Some(warm.server.offered() + fill);
+        }
         if self.stalls.is_some() {
             scenario.machine.core.stalls = None;
         }
@@ -614,7 +629,7 @@ impl ScenarioPlan<'_> {
         // A run that is made once more has a warm-up of its own.
         let warm = match part.kind {
             PartKind::Again(_) => None,
-            _ => self.warm.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            _ => warm,
         };
         // Trials look for single losses, and points of a curve are short.
         let look = match part.kind {
@@ -649,7 +664,7 @@ impl ScenarioPlan<'_> {
         load_s: f64,
     ) -> Result<RunResult, ScenarioError> {
         // What is drawn beside a run is no part of it.
-        let of_run = |part: &RunPart| part.scenario == self.index && part.kind != PartKind::Lower;
+        let of_run = |part: &RunPart| part.scenario == self.index && !matches!(part.kind, PartKind::Lower(_));
         if let Some(failed) =
             outcomes.iter().find(|(part, o)| of_run(part) && o.measured.is_err()).map(|(part, _)| *part)
             && let Some(PartOutcome { measured: Err(error), .. }) = outcomes.remove(&failed)
@@ -693,13 +708,12 @@ impl ScenarioPlan<'_> {
             }
         };
         let measured = measured.ok_or_else(|| ScenarioError::Stopped { during: "warm-up".into() })?;
-        // Whoever stops what comes after a run has all of the run.
-        let ended_before = !self.lower_loads(&measured).is_empty();
         Ok(RunResult {
             load: self.share(&self.offered(part))?,
             near: self.near.map(|(near, _)| near.id(&self.loaded.inputs, self.scenario.run.seed)),
             scenario: self.scenario_of(part),
-            partial: stopped && !ended_before || measured.partial,
+            // Whoever stops what comes after a run has all of the run.
+            partial: measured.partial || stopped && !self.may_go_lower(),
             lower_loads: self.at_lower_loads(&measured, outcomes),
             notes: {
                 let mut notes = self.loaded.notes.clone();

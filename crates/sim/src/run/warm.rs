@@ -33,9 +33,9 @@
 //!
 //! A server that has taken over what another one's caches hold ([`super::near`]) has less to settle, and shows it only once what it
 //! does in another way has had time to tell: each of its stretches is at least [`AFTER_ANOTHER`] packets long. Mbufs that
-//! stand for those of the other one count as used. Where its rings were emptied before a stretch, they fill again in the first half of
-//! that, and devices write into few buffers until then: there the two halves of the second half are compared, over which lines may
-//! grow by half as much.
+//! stand for those of the other one count as used. Where its rings were emptied before a stretch, and are full again by the middle of it,
+//! devices wrote into few buffers until then: there the two halves of the second half are compared, over which lines may grow by half as
+//! much.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -246,18 +246,21 @@ fn warm_by_state(mut server: Server, from: Inherited, mbufs: u64, room: u64, wat
     let mut seen = Refused::default();
     let mut untimed = 0;
     let mut unsettled = vec![LlcLines, DramAccesses, DdioHits, Mbufs];
-    let mut rings_fill = false;
+    // Packets in rings before they were emptied.
+    let mut emptied = 0;
     while !unsettled.is_empty() {
         let from = server.offered() + CLOCK;
         let stretch = if taken.lines > 0 { from.max(AFTER_ANOTHER) } else { from };
         let (middle, to) = (from + stretch / 2, from + stretch);
-        let looked_at = if rings_fill { [middle, middle + (to - middle) / 2, to] } else { [from, middle, to] };
+        let quarter = if taken.lines > 0 { middle + (to - middle) / 2 } else { middle };
         if to > room || !go_on(&mut server, from, &mut seen, &mut None, watch) {
             break;
         }
         server.set_functional(true);
-        let looks = looked_at.map(|until| {
+        let mut in_rings = 0;
+        let looks = [from, middle, quarter, to].map(|until| {
             go_on(&mut server, until, &mut seen, &mut None, watch);
+            in_rings = if until == middle { server.ring_occupancy() } else { in_rings };
             Look::at(&server)
         });
         server.set_functional(false);
@@ -265,10 +268,12 @@ fn warm_by_state(mut server: Server, from: Inherited, mbufs: u64, room: u64, wat
         if server.offered() < to {
             break;
         }
-        let [first, second, third] = &looks;
+        let filled = taken.lines > 0 && emptied > 0 && in_rings + server.in_full_bursts() >= emptied;
+        let [first, second, third] =
+            if filled { [&looks[1], &looks[2], &looks[3]] } else { [&looks[0], &looks[1], &looks[3]] };
         let per_half = |count: fn(&Look) -> u64| [count(second) - count(first), count(third) - count(second)];
         let few = FEW * per_half(|look| look.accesses)[1] as f64;
-        let steady_lines = if rings_fill { STEADY_LINES / 2.0 } else { STEADY_LINES };
+        let steady_lines = if filled { STEADY_LINES / 2.0 } else { STEADY_LINES };
         let is_settled = |measure: WarmthMeasure| match measure {
             LlcLines => third.lines.saturating_sub(second.lines) as f64 <= few.max(steady_lines * third.lines as f64),
             DramAccesses => {
@@ -284,7 +289,7 @@ fn warm_by_state(mut server: Server, from: Inherited, mbufs: u64, room: u64, wat
         unsettled = vec![LlcLines, DramAccesses, DdioHits, Mbufs];
         unsettled.retain(|&measure| !is_settled(measure));
         if !unsettled.is_empty() {
-            rings_fill = rest(&mut server, &mut seen, watch) && taken.lines > 0;
+            emptied = rest(&mut server, &mut seen, watch);
         }
     }
     // What had not settled there shows here only after as long as there.
@@ -296,8 +301,10 @@ fn warm_by_state(mut server: Server, from: Inherited, mbufs: u64, room: u64, wat
     WarmServer { server, untimed, refused: seen.packets, unsettled, taken }
 }
 
-/// Where more packets wait than cores take in a burst each: nothing arrives until rings are empty, without time. Whether that was so.
-fn rest(server: &mut Server, seen: &mut Refused, watch: &ProgressWatch) -> bool {
+/// Where more packets wait than cores take in a burst each: nothing arrives until rings are empty, without time. How many waited
+/// where that was so and they are empty, else 0.
+fn rest(server: &mut Server, seen: &mut Refused, watch: &ProgressWatch) -> usize {
+    let waited = server.ring_occupancy();
     let mut gap = FIRST_REST;
     server.set_functional(true);
     while server.ring_occupancy() > server.in_full_bursts() && gap <= LONGEST_REST {
@@ -310,7 +317,8 @@ fn rest(server: &mut Server, seen: &mut Refused, watch: &ProgressWatch) -> bool 
         gap = gap * 2;
     }
     server.set_functional(false);
-    gap > FIRST_REST
+    let is_empty = server.ring_occupancy() <= server.in_full_bursts();
+    if gap > FIRST_REST && is_empty { waited } else { 0 }
 }
 
 /// How long the warm-up of a run is.

@@ -54,6 +54,7 @@ fn what_a_machine_does_is_the_same_wherever_its_warm_up_began() {
         &["machine.llc.inclusion=inclusive", "machine.l2.size=64 KiB"],
         &["machine.dram.standard=ddr4-2666v", "machine.dram.controller={}"],
         &["traffic.load=0.6"],
+        &["traffic.load=1.0"],
     ] {
         let (mut a, mut b) = ([0.0; 3], [0.0; 3]);
         // One seed of so short a run says little of DRAM: the sums of three are compared.
