@@ -264,9 +264,8 @@ def _overflow(summary: Summary, settings: Mapping[str, Any], lost: Mapping[str, 
     if fill is None:
         return f"{told}{because}"
     held = f" The fullest is {q.share(fill, 0)} full on average"
-    # Cores without rest, and those that fall behind by more than bursts explain, lose as much behind any ring: of 64
-    # descriptors one that is refilled by bursts is a third full then. Nor are those bursts that leave a ring fuller than
-    # they found it.
+    # Cores without rest, and those that fall behind by more than bursts explain, lose as much behind any ring: one of
+    # 64 descriptors that is refilled by bursts is a third full then. So do those that leave a ring fuller.
     receiving = next((stage for stage in stages(summary) if stage[0].get("receives", True)), [])
     restless = bool(receiving) and all((core.get("busy") or 0.0) >= _NO_REST for core in receiving)
     too_much = (summary.get("loss") or 0.0) > _BURSTS_LOSE or restless
