@@ -41,6 +41,7 @@ class StandIn:
     """What the extension would hand back, with the files that it writes."""
 
     partial = False
+    lower_loads_json = "[]"
     resolved = "seed = 1\n"
 
     def __init__(self, run_id: str) -> None:

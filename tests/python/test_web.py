@@ -296,6 +296,8 @@ def test_a_page_answers_as_a_server_does_but_for_runs_that_others_do(monkeypatch
     class Run:
         """A run as the worker tells it."""
 
+        lower_loads_json = "[]"
+
         def __init__(self, summary: dict[str, Any], resolved: str, partial: bool, lives: Any) -> None:
             self.summary_json, self.resolved, self.partial, self.lives = json.dumps(summary), resolved, partial, lives
 

@@ -108,6 +108,7 @@ class Run:
         self.resolved = resolved
         self.partial = partial
         self.run_id = summary.get("run_id") or ""
+        self.lower_loads_json = "[]"  # a page asks for none
         self.trace_json = None if lives is None else json.dumps(lives)
 
 
