@@ -52,7 +52,7 @@ def _work(summary: Summary, holds: Mapping[str, Any], resolved: str) -> str:
     marked = {each.path: each for each in assumed.numbers(resolved)}
     says = f" is {marked[_CPI].says}" if _CPI in marked else " is as it was set"
     told = f"What instructions take is their number times {cpi} cycles: {_CPI}{says}. "
-    return f"{told}{_first('; '.join([*_of_functions(holds, marked), _of_driver(holds)]))}."
+    return f"{told}{q.capital('; '.join([*_of_functions(holds, marked), _of_driver(holds)]))}."
 
 
 def _of_functions(holds: Mapping[str, Any], marked: Mapping[str, assumed.Assumed]) -> list[str]:
@@ -103,11 +103,6 @@ def _instructions(table: Mapping[str, Any]) -> dict[str, Any]:
     for place, stage in enumerate(table.get("stages") or []):
         found |= {f"{place} {key}": value for key, value in _instructions(stage).items()}
     return found
-
-
-def _first(text: str) -> str:
-    """A sentence as it begins."""
-    return text[:1].upper() + text[1:]
 
 
 def _kinds(holds: Mapping[str, Any]) -> list[str]:

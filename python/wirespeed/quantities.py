@@ -270,3 +270,12 @@ def _rate(value: float | None, units: Sequence[tuple[float, str]]) -> str:
 def _time_unit(ns: float) -> tuple[float, str]:
     unit = next(unit for least, unit in _TIME_UNITS if abs(ns) >= least * _ROUNDS_UP)
     return _UNIT_NS[unit], unit
+
+
+def capital(text: str) -> str:
+    """A sentence as it begins.
+
+    >>> capital("those of p99")
+    'Those of p99'
+    """
+    return text[:1].upper() + text[1:]

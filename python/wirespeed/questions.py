@@ -170,7 +170,7 @@ def _of_what_comes(summary: Summary, mpps: float) -> str:
 
 def _one_ring(summary: Summary, settings: Mapping[str, Any], hot: HotRing) -> str:
     """What one more core brings where one ring is hot, and what an even spread would."""
-    told = f"Little: one {hot_name(hot)} is hot, and no core but its own is short. {_first(hot['text'])}."
+    told = f"Little: one {hot_name(hot)} is hot, and no core but its own is short. {q.capital(hot['text'])}."
     receiving = next((stage for stage in stages(summary) if stage[0].get("receives", True)), [])
     others = ceilings.of_others(summary, settings, len(receiving))
     ends = others[0] if others and others[0].mpps < hot["even_mpps"] else None
@@ -246,7 +246,7 @@ def _overflow(summary: Summary, settings: Mapping[str, Any], lost: Mapping[str, 
     hot = summary.get("hot_ring")
     if hot is not None and most != ("no_rx_descriptor" if hot["receives"] else "queue_full"):
         hot = None
-    told = _first(f"{LOSSES[most]}{of} {full}: {q.count(lost[most])} of {q.count(whole)} lost packets.")
+    told = q.capital(f"{LOSSES[most]}{of} {full}: {q.count(lost[most])} of {q.count(whole)} lost packets.")
     losing = [each for each in queue_shares(summary) if each.receives and each.of_lost]
     shared = (settings.get("nic") or {}).get("rings", "private") != "private"
     if most == "no_rx_descriptor" and hot is None and len(losing) > 1 and not shared:
@@ -257,7 +257,7 @@ def _overflow(summary: Summary, settings: Mapping[str, Any], lost: Mapping[str, 
     if hot is not None:
         told += f" It is that of core {hot['core']}: {hot['text']}."
     limit = (summary.get("verdict") or {}).get("limit")
-    because = "" if limit in (None, "other") else f" {_first(LIMITS[limit])} is the limit."
+    because = "" if limit in (None, "other") else f" {q.capital(LIMITS[limit])} is the limit."
     if hot is not None and hot["full"] >= _ALWAYS_FULL:
         return f"{told} It is {q.share(hot['full'], 0)} full on average: no length helps, a spread over all does."
     fill = _fill(summary, settings, slow) if most == "no_rx_descriptor" else None
@@ -352,7 +352,7 @@ def tail(summary: Summary, slow: Slowest | None) -> str:
     if most not in named[:_NAMED] and as_all:
         part = _of(summary, most, slow.slow_parts_ns[most], slow.slow_ns)
         told += f" The largest part of their time is {part}, as of all packets."
-    return _first(told)
+    return q.capital(told)
 
 
 def _with_gpu(summary: Summary, told: str) -> str:
@@ -363,11 +363,6 @@ def _with_gpu(summary: Summary, told: str) -> str:
 
 def _of(summary: Summary, reason: str, ns: float, whole: float) -> str:
     return f"{label(reason, summary.get('attribution_labels'))} ({q.share(min(ns / whole, 1.0), 0)})"
-
-
-def _first(text: str) -> str:
-    """A sentence as it begins."""
-    return text[:1].upper() + text[1:]
 
 
 def _and(parts: list[str]) -> str:
@@ -507,9 +502,9 @@ def _left(summary: Summary, settings: Mapping[str, Any], headroom: float) -> str
     if shown is not None and q.is_number(load) and load > 0 and (further := shown["load"] / load - 1) > _LEAST_GAIN:
         if shown["load"] >= _LINE:
             full = f"; {LIMITS[limit]} is full at {_more(headroom)}{earliest}" if limit and to_line < headroom else ""
-            return _first(f"line rate is {_more(to_line)}, and was carried without loss{full}")
+            return q.capital(f"line rate is {_more(to_line)}, and was carried without loss{full}")
         if further >= headroom:
-            return _first(f"at least {_more(further)} was carried without loss; line rate is {_more(to_line)}")
+            return q.capital(f"at least {_more(further)} was carried without loss; line rate is {_more(to_line)}")
     if to_line < _LEAST_GAIN:
         full = f"{q.share(headroom)} above" if headroom < _TIMES else f"{q.digits(1 + headroom, 2)} times"
         told = f"{LIMITS[limit]} is full at {full} line rate{earliest}"
@@ -517,7 +512,7 @@ def _left(summary: Summary, settings: Mapping[str, Any], headroom: float) -> str
         told = f"line rate is {_more(to_line)}; {LIMITS[limit]} is full at {_more(headroom)}{earliest}"
     else:
         told = f"{LIMITS[limit]} is full at {_more(headroom)}{earliest}; line rate is {_more(to_line)}"
-    return _first(told)
+    return q.capital(told)
 
 
 def _more(share: float) -> str:
@@ -533,7 +528,7 @@ def _limit(summary: Summary) -> str:
     if limit is None:
         return ""
     near = "" if summary.get("lost") or status(summary) == "found" else "Nothing yet; nearest is "
-    told = _first(f"{near}{LIMITS[limit]}")
+    told = q.capital(f"{near}{LIMITS[limit]}")
     if limit == "core":
         hot = hot_text(summary)
         return f"{told}{_busiest(summary)}{'' if hot is None else f' {hot}'}"
@@ -673,7 +668,7 @@ def _missed(summary: Summary) -> str:
     wait = f"cores wait {q.duration(missed / ghz)} a packet for DRAM, {q.share(missed / whole)} of their cycles"
     by_prefetch = any(each.get("name") == "first prefetch" and _counts(each)[1] for each in levels(summary))
     if touched is None or not lacked or by_prefetch:
-        return f"{_first(wait)}, for packets and tables.{f' {kept}.' if kept else ''}"
+        return f"{q.capital(wait)}, for packets and tables.{f' {kept}.' if kept else ''}"
     gone = (touched[1] - touched[0]) / lacked * missed / whole
     share = f"about {q.share(gone)}" if gone >= _LEAST_SHARE else "next to none"
     return (
