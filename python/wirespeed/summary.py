@@ -674,7 +674,12 @@ def pcie_use(summary: Summary) -> PcieUse | None:
     found = [
         (name, what, pcie.get(link), pcie.get(payload))
         for name, what, link, payload in (
-            ("towards the host", "packets and completions that the NIC writes", "to_host_link_gbps", "to_host_gbps"),
+            (
+                "towards the host",
+                "packets and completions that the NIC writes, and its requests to read",
+                "to_host_link_gbps",
+                "to_host_gbps",
+            ),
             ("from the host", "descriptors and packets that it reads", "from_host_link_gbps", "from_host_gbps"),
         )
     ]

@@ -628,7 +628,7 @@ class Pcie(TypedDict, total=False):
     from_host_gbps: float
     """Payload from the host."""
     to_host_link_gbps: float
-    """The same towards the host with framing and headers."""
+    """The same towards the host with framing and headers, and what the NIC asks for what it reads."""
     from_host_link_gbps: float
     """The same from the host with framing and headers."""
     rate_gbps: float

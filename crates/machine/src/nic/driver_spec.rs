@@ -37,6 +37,8 @@ pub struct DriverSpec {
     pub rx_completion: u32,
     /// The NIC writes completions of 8 bytes, eight to a line, for packets that look alike.
     pub compressed: bool,
+    /// The NIC writes back each receive descriptor in a write of its own. Otherwise those of a line go together.
+    pub single_write_backs: bool,
     /// Of compressed completions the driver writes the last byte of every slot that they stand for.
     pub returns_slots: bool,
     /// Bytes of an entry of the driver's own array beside the receive ring, 4 to 64.
@@ -84,6 +86,7 @@ impl Default for DriverSpec {
             rx_descriptor: packet::RX_DESCRIPTOR_BYTES as u32,
             rx_completion: 0,
             compressed: false,
+            single_write_backs: false,
             returns_slots: false,
             rx_entry: 8,
             rx_bulk: 32,
@@ -120,6 +123,11 @@ impl DriverSpec {
             (_, true) => 8,
             (bytes, false) => bytes.into(),
         }
+    }
+
+    /// Whether what the NIC writes at `offset` of its ring for a received packet begins a write, and does not go with others of its line.
+    pub fn begins_write(&self, offset: u64) -> bool {
+        self.single_write_backs && self.rx_completion == 0 || offset.is_multiple_of(LINE_BYTES)
     }
 
     /// Instructions of a packet that is received and sent, in bursts of `burst`; the pool's are not among them.

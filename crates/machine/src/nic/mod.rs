@@ -376,6 +376,7 @@ pub(crate) mod tests {
             overhead: 24,
             latency: Span::from_ns(250.0),
             credits: None,
+            max_read: None,
         };
         NicSpec {
             model: None,

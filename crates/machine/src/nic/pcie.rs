@@ -26,7 +26,13 @@ pub struct PcieSpec {
     /// when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credits: Option<Size>,
+    /// Bytes that a read request asks for at most; 512 when left out, as the PCI Express Base Specification has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_read: Option<u32>,
 }
+
+/// What a device asks for at once where nothing is said: `Max_Read_Request_Size` after a reset.
+const MAX_READ: u32 = 512;
 
 impl PcieSpec {
     pub(crate) fn check(&self, path: &str) -> Result<(), MachineError> {
@@ -44,6 +50,11 @@ impl PcieSpec {
         }
         if self.latency.ps() > Ps::from_ns(1_000_000) {
             return error("latency", self.latency.to_string(), "at most 1 ms");
+        }
+        if let Some(most) = self.max_read
+            && !(128..=4096).contains(&most)
+        {
+            return error("max_read", most.to_string(), "128 to 4096 bytes");
         }
         if let Some(credits) = self.credits
             && credits.bytes() < u64::from(self.max_payload)
@@ -130,10 +141,14 @@ impl Credits {
 }
 
 /// One direction of a link: transfers one after the other.
+///
+/// A device's read takes the way from the host for what is read, and a header of the way to the host for each request
+/// ([`PcieLink::ask`]). Left out are doorbells and completions of what was sent: 1 to 3 bytes a packet in bursts of 32.
 #[derive(Clone, Debug)]
 pub struct PcieLink {
     rate: Rate,
     max_payload: u64,
+    max_read: u64,
     overhead: u64,
     latency: Ps,
     free: Ps,
@@ -146,7 +161,7 @@ state::state!(PcieLink {
     values: [free, bytes, carried],
     arrays: [],
     parts: [],
-    built: [rate, max_payload, overhead, latency],
+    built: [rate, max_payload, max_read, overhead, latency],
 });
 
 impl PcieLink {
@@ -155,6 +170,7 @@ impl PcieLink {
         PcieLink {
             rate: spec.rate,
             max_payload: u64::from(spec.max_payload),
+            max_read: u64::from(spec.max_read.unwrap_or(MAX_READ)),
             overhead: u64::from(spec.overhead),
             latency: spec.latency.ps(),
             free: Ps::ZERO,
@@ -163,24 +179,61 @@ impl PcieLink {
         }
     }
 
+    /// Transaction-layer packets of `bytes` of payload.
+    pub fn packets(bytes: u64, max_payload: u64) -> u64 {
+        bytes.div_ceil(max_payload).max(1)
+    }
+
     /// What `bytes` of payload are on a link: each transaction-layer packet has its framing and headers.
     pub fn with_headers(bytes: u64, max_payload: u64, overhead: u64) -> u64 {
-        bytes + bytes.div_ceil(max_payload).max(1) * overhead
+        bytes + PcieLink::packets(bytes, max_payload) * overhead
     }
 
     /// Sends `bytes` of payload at `now` or when the link is free; the time the last byte has
     /// crossed, latency included.
     pub fn transfer(&mut self, now: Ps, bytes: u64) -> Ps {
-        let with_headers = PcieLink::with_headers(bytes, self.max_payload, self.overhead);
+        self.transfer_in(now, bytes, PcieLink::packets(bytes, self.max_payload))
+    }
+
+    /// As [`PcieLink::transfer`], in so many transaction-layer packets.
+    pub fn transfer_in(&mut self, now: Ps, bytes: u64, packets: u64) -> Ps {
+        let with_headers = bytes + packets * self.overhead;
         self.free = self.free.max(now) + self.rate.time_for(with_headers);
         self.bytes += bytes;
         self.carried += with_headers;
         self.free + self.latency
     }
 
+    /// Sends a packet's `bytes` and `beside` for the driver, which begin a transaction-layer packet of their own if
+    /// `begins`, or else end in the last one's. As [`PcieLink::transfer`].
+    pub fn transfer_with(&mut self, now: Ps, bytes: u64, (beside, begins): (u64, bool)) -> Ps {
+        self.transfer_in(now, bytes + beside, PcieLink::packets(bytes, self.max_payload) + u64::from(begins))
+    }
+
+    /// Asks for `bytes`. Requests go before writes that wait, and hold up those; their own crossing is a header's, and not
+    /// counted.
+    pub fn ask(&mut self, now: Ps, bytes: u64) {
+        self.request(now, bytes.div_ceil(self.max_read));
+    }
+
+    /// As [`PcieLink::ask`], in so many requests.
+    pub fn request(&mut self, now: Ps, requests: u64) {
+        self.transfer_in(now, 0, requests);
+    }
+
     /// What `bytes` of payload take to cross an idle link, latency included.
     pub fn unloaded(&self, bytes: u64) -> Ps {
-        self.rate.time_for(PcieLink::with_headers(bytes, self.max_payload, self.overhead)) + self.latency
+        self.unloaded_in(bytes, PcieLink::packets(bytes, self.max_payload))
+    }
+
+    /// As [`PcieLink::unloaded`], in so many transaction-layer packets.
+    pub fn unloaded_in(&self, bytes: u64, packets: u64) -> Ps {
+        self.rate.time_for(bytes + packets * self.overhead) + self.latency
+    }
+
+    /// As [`PcieLink::unloaded`], of what [`PcieLink::transfer_with`] sends.
+    pub fn unloaded_with(&self, bytes: u64, (beside, begins): (u64, bool)) -> Ps {
+        self.unloaded_in(bytes + beside, PcieLink::packets(bytes, self.max_payload) + u64::from(begins))
     }
 
     /// How much of what was sent is still waiting or crossing at `now`, in bytes of link time.
@@ -216,6 +269,7 @@ mod tests {
             overhead: 24,
             latency: Span::from_ns(400.0),
             credits: None,
+            max_read: None,
         };
         let mut link = PcieLink::new(&spec);
         // 600 B in three packets: 672 B at 8 B/ns are 84 ns.
@@ -226,6 +280,28 @@ mod tests {
     }
 
     #[test]
+    fn requests_and_completions_take_headers_of_the_way_to_the_host() {
+        let spec = PcieSpec {
+            rate: Rate::from_gbps(64.0),
+            max_payload: 256,
+            overhead: 24,
+            latency: Span::from_ns(400.0),
+            credits: None,
+            max_read: Some(1024),
+        };
+        let mut link = PcieLink::new(&spec);
+        // 60 B in a packet, and 64 B of a completion in another: 172 B at 8 B/ns are 21.5 ns.
+        assert_eq!(link.unloaded_with(60, (64, true)), Ps(421_500));
+        assert_eq!(link.transfer_with(Ps::ZERO, 60, (64, true)), Ps(421_500));
+        // One that ends a line which is under way has no header of its own: 92 B.
+        assert_eq!(link.transfer_with(Ps::ZERO, 60, (8, false)), Ps(433_000));
+        // 1,500 B take two requests, and a write that comes then waits for them.
+        link.ask(Ps::ZERO, 1500);
+        assert_eq!(link.transfer(Ps::ZERO, 56), Ps(449_000));
+        assert_eq!((link.bytes(), link.carried()), (248, 172 + 92 + 48 + 80));
+    }
+
+    #[test]
     fn a_write_waits_until_enough_of_the_others_have_ended() {
         let spec = PcieSpec {
             rate: Rate::from_gbps(64.0),
@@ -233,6 +309,7 @@ mod tests {
             overhead: 24,
             latency: Span::from_ns(400.0),
             credits: Some(Size::from_bytes(1000)),
+            max_read: None,
         };
         let mut credits = Credits::new(&spec);
         for until in [100, 200, 300] {

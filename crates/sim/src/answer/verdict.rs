@@ -885,7 +885,7 @@ impl Facts<'_> {
         let (busy_up, busy_down) = (gbps(carried_up) / rate.gbps(), gbps(carried_down) / rate.gbps());
         let fifo = self.lost_for(Loss::NicFifoFull);
         if fifo > 0 {
-            reasons.push(format!("{} packets found the NIC's packet memory full: PCIe is busy {} of the time towards the host ({} Gbps of payload and its headers, of {rate}).", count(fifo), percent(busy_up), digits(up)));
+            reasons.push(format!("{} packets found the NIC's packet memory full: PCIe is busy {} of the time towards the host ({} Gbps of payload, and headers and read requests, of {rate}).", count(fifo), percent(busy_up), digits(up)));
             let nic = &scenario.nic;
             if (nic.packet_interval.is_some() || nic.queue_interval.is_some()) && busy_up < LINK_FULL {
                 advice.push("The NIC takes no more packets (nic.packet_interval), or a queue does not (nic.queue_interval): try more queues (nic.queues_per_core, machine.cores), or another NIC.".into());
@@ -894,7 +894,7 @@ impl Facts<'_> {
             let credits = if scenario.nic.pcie.credits.is_some() { ", more credits (nic.pcie.credits)" } else { "" };
             advice.push(format!("The way to the host is the limit: try a faster link (nic.pcie.rate){credits} or larger payloads (nic.pcie.max_payload)."));
         } else if busy_up.max(busy_down) > LINK_FULL {
-            reasons.push(format!("PCIe is nearly full: busy {} of the time towards the host and {} from it, with {} and {} Gbps of payload and its headers, of {rate} each way.", percent(busy_up), percent(busy_down), digits(up), digits(down)));
+            reasons.push(format!("PCIe is nearly full: busy {} of the time towards the host and {} from it, with {} and {} Gbps of payload, and headers and read requests, of {rate} each way.", percent(busy_up), percent(busy_down), digits(up), digits(down)));
             advice.push("PCIe has little in reserve: try a faster link (nic.pcie.rate).".into());
         }
     }

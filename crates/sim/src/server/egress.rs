@@ -96,9 +96,12 @@ impl Server {
         }
         let read = self.memory.close(read);
         batch.translated = self.memory.translated();
+        // A line at a time.
+        let requests = self.nic.lines.len() as u64;
+        self.nic.up.request(now, requests);
         // The doorbell, two requests, and the descriptors between them.
-        batch.crossing = self.nic.down.latency() * 3 + self.nic.down.unloaded(count * descriptor);
-        let crossed = self.nic.down.transfer(now, count * descriptor);
+        batch.crossing = self.nic.down.latency() * 3 + self.nic.down.unloaded_in(count * descriptor, requests);
+        let crossed = self.nic.down.transfer_in(now, count * descriptor, requests);
         self.descriptors_read(slot, crossed, read);
     }
 
@@ -153,7 +156,12 @@ impl Server {
             };
             let at = self.memory.close(at);
             packet.translated = self.memory.translated();
-            let crossed = if copied { now } else { self.nic.down.transfer(now, bytes) };
+            let crossed = if copied {
+                now
+            } else {
+                self.nic.up.ask(now, bytes);
+                self.nic.down.transfer(now, bytes)
+            };
             self.read(packet, handed, crossed, at, observer);
         }
     }

@@ -3,7 +3,7 @@
 use machine::memory::DmaTarget;
 use machine::nic::{RX_COMPLETIONS, RX_RING, Received};
 use packet::{Packet, layers};
-use units::{LINE_BYTES, Line, PacketId, Ps};
+use units::{Addr, LINE_BYTES, Line, PacketId, Ps};
 
 use super::cores::CoreInput;
 use super::lives::LifeStage;
@@ -111,10 +111,12 @@ impl Server {
         if let Some(scattered) = &mut self.scattered {
             scattered.give(mbuf);
         }
-        let bytes = u64::from(packet.frame_bytes - self.keep_payload(mbuf, packet.frame_bytes, now))
-            + self.nic.driver.written();
-        let crossing = self.nic.up.unloaded(bytes);
-        let at = self.nic.up.transfer(now, bytes) + self.nic.rx_pipeline;
+        let bytes = u64::from(packet.frame_bytes - self.keep_payload(mbuf, packet.frame_bytes, now));
+        let told_at = self.told_at(core, queue, &buffer);
+        let told = (self.nic.driver.written(), self.nic.driver.begins_write(told_at.0));
+        let crossing = self.nic.up.unloaded_with(bytes, told);
+        let at = self.nic.up.transfer_with(now, bytes, told) + self.nic.rx_pipeline;
+        let bytes = bytes + told.0;
         let in_nic = now - packet.arrival + self.nic.rx_pipeline;
         if let Some(lives) = &mut self.lives {
             lives.goes_on(packet.id, LifeStage::NicIn, now);
@@ -124,6 +126,20 @@ impl Server {
         let received = Received { packet, mbuf, visible: at, in_nic, crossing, queue, slot, ..Received::default() };
         self.nic.crossing.push_back(Crossing { received, buffer, core, bytes });
         self.engine.schedule(at, PRIORITY_NIC, ServerEvent::DmaWrite);
+    }
+
+    /// Where the NIC tells the driver of a packet that is in `buffer`, of queue `queue` of core `core`: in the completion, or in the
+    /// descriptor where there are none.
+    fn told_at(&self, core: usize, queue: usize, buffer: &TakenBuffer) -> Addr {
+        let CoreInput::Nic(rx) = &self.cores[core].input else { return self.descriptor_at(buffer) };
+        match rx.queue(queue).completion_offset(buffer.number) {
+            Some(offset) => self.layout.address(RX_COMPLETIONS, offset, core as u16),
+            None => self.descriptor_at(buffer),
+        }
+    }
+
+    fn descriptor_at(&self, buffer: &TakenBuffer) -> Addr {
+        self.layout.address(RX_RING, buffer.slot * u64::from(self.nic.driver.rx_descriptor), buffer.ring)
     }
 
     /// `packet` is lost before a core has it.
@@ -162,19 +178,15 @@ impl Server {
     pub(super) fn dma_write(&mut self, crossing: Crossing, observer: &mut impl DepartureObserver) -> Option<Ps> {
         let Crossing { mut received, buffer, core, bytes } = crossing;
         let now = self.engine.now();
-        let CoreInput::Nic(rx) = &self.cores[core].input else { return Some(now) };
-        let rx = rx.queue(received.queue.into());
-        let offset = buffer.slot * u64::from(self.nic.driver.rx_descriptor);
-        let ring = self.layout.address(RX_RING, offset, buffer.ring);
+        let ring = self.descriptor_at(&buffer);
         // The NIC has fetched descriptors ahead, a line at a time.
         if ring.0.is_multiple_of(LINE_BYTES) {
+            self.nic.up.ask(now, LINE_BYTES);
+            self.nic.down.transfer(now, LINE_BYTES);
             self.memory.read_descriptors(ring.line(), now);
             self.memory.translated();
         }
-        let told = match rx.completion_offset(buffer.number) {
-            Some(offset) => self.layout.address(RX_COMPLETIONS, offset, core as u16),
-            None => ring,
-        };
+        let told = self.told_at(core, received.queue.into(), &buffer);
         self.note_written(received.mbuf, received.packet.id.0, received.packet.frame_bytes);
         self.memory.open();
         let start = self.data(received.mbuf);

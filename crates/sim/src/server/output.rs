@@ -178,6 +178,7 @@ impl Server {
         reading.bytes -= bytes;
         reading.under_way += 1;
         queue.asked += usize::from(is_last);
+        self.nic.up.ask(now, bytes);
         let crossed = self.nic.down.transfer(now, bytes);
         output.free = crossed - self.nic.down.latency();
         self.block_asked(Block { queue: at, packet, since: now, crossed, translated }, state, observer);

@@ -122,14 +122,14 @@ fn the_slowest_are_the_slowest_and_losses_are_told_with_what_their_ring_held() {
     let lost: Vec<u64> = lives.losses.iter().map(|loss| loss.packet).collect();
     assert_eq!(lost, ends.lost[..3]);
     for loss in &lives.losses {
-        // All that was inside then, of the one core: full rings are 64.
+        // All that was inside then, of the one core: full rings are 64, of which up to 32 are not posted anew.
         let at = |life: &&sim::server::lives::PacketLife| {
             life.chosen.contains(&WhyChosen::Loss)
                 && life.spans[0].to <= loss.at
                 && life.spans.last().unwrap().to >= loss.at
         };
         let inside = lives.packets.iter().filter(at).count();
-        assert!((50..=70).contains(&inside), "{loss:?}: {inside}");
+        assert!((33..=70).contains(&inside), "{loss:?}: {inside}");
     }
 }
 

@@ -122,6 +122,36 @@ fn what_an_idle_link_takes_is_told_apart_from_the_wait_for_a_busy_one() {
     assert_eq!((same, credits), (idle, 0.0));
 }
 
+/// Bytes of the link that a packet of 60 bytes takes each way, by hand.
+#[test]
+fn a_packet_takes_of_each_way_what_it_is_and_what_is_asked_for() {
+    let each = |set: &[&str]| {
+        let quick =
+            ["nic.ports=1", "nic.rx_descriptors=1024", "traffic.packet_rate=2 Mpps", "nic.driver.rx_descriptor=16"];
+        let (ends, server) = run(&[&quick, set].concat(), 4_096);
+        assert_eq!(ends.sent, 4_096, "{:?}", ends.lost);
+        let of_each = |(to, from): (u64, u64)| [to as f64 / 4_096.0, from as f64 / 4_096.0];
+        (of_each(server.pcie_carried()), of_each(server.pcie_bytes()))
+    };
+    let (header, packet, line) = (24.0, 60.0 + 24.0, 64.0 + 24.0);
+    // From the host come a line of four descriptors of the receive ring, those to send, in so many lines, and the packet. To it go
+    // the packet, what tells of it, and requests for all three.
+    let check = |set: &[&str], told: f64, read: f64, asked: f64| {
+        let ([up, down], [_, from]) = each(set);
+        let sent_in = (down - line / 4.0 - 16.0 - read) / header;
+        assert!((0.25..=1.0).contains(&sent_in), "{set:?}: {sent_in} lines of descriptors to send");
+        assert!((up - (packet + told + header * (0.25 + sent_in) + asked)).abs() < 1e-9, "{set:?}: {up} to the host");
+        assert!((from - (16.0 + 16.0 + read - asked)).abs() < 1e-9, "{set:?}: {from} of payload from it");
+    };
+    check(&[], line / 4.0, packet, header);
+    check(&["nic.driver.single_write_backs=true"], 16.0 + header, packet, header);
+    check(&["nic.driver.rx_completion=64"], line, packet, header);
+    // Eight to a line.
+    check(&["nic.driver.rx_completion=64", "nic.driver.compressed=true"], line / 8.0, packet, header);
+    // It came with its descriptor.
+    check(&["nic.driver.tx_copied=64"], line / 4.0, 0.0, 0.0);
+}
+
 #[test]
 fn waits_for_a_nics_packet_rate_are_the_nics_either_way() {
     // In a burst one comes each 250 ns, so that its last ones wait for 50 ns of each before.

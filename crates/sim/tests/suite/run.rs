@@ -79,17 +79,19 @@ fn a_steady_overload_knows_its_loss() {
 /// An overload that rings take in until the run ends loses nothing, and is no rate without loss.
 #[test]
 fn what_fills_its_ring_is_no_rate_without_loss() {
-    let long = ["machine.cores=1", "nic.rx_descriptors=2048", "mempool.size=8192", "run.packets=20000"];
+    let rings = ["machine.cores=1", "nic.rx_descriptors=4096", "mempool.size=16384", "run.packets=20000"];
+    // What a packet takes is little of memory's, which a full ring makes slower.
+    let long = [&rings[..], &["function.kind=work", "function.work.packet_instructions=2000"]].concat();
     let at = |rate: f64, search| {
         let rate = format!("traffic.packet_rate={rate} Mpps");
         let set = ["run.search_packets=20000", "run.search_resolution=0.01", rate.as_str()];
         document(&scenario(&[&long[..], &set].concat(), search), 1)
     };
-    let full = document(&scenario(&[&long[..], &["traffic.load=1.0"]].concat(), None), 1);
+    // Of what is offered few are served: a rate takes many.
+    let full = document(&scenario(&[&long[..], &["traffic.load=1.0", "run.packets=300000"]].concat(), None), 1);
     assert!(full["ring_growth"] == 0.0 && full["lost"].as_u64() > Some(0), "it was full when the run began");
     let served = full["offered_mpps"].as_f64().unwrap() * (1.0 - full["loss"].as_f64().unwrap());
-    // With its ring full it serves some more, by full bursts.
-    let [over, below] = [1.0, 0.9].map(|share| at(share * served, None));
+    let [over, below] = [1.06, 0.9].map(|share| at(share * served, None));
     let growth = over["ring_growth"].as_f64().unwrap();
     assert_eq!(
         (&over["lost"], &over["stationary"], &over["verdict"]["status"]),

@@ -514,7 +514,7 @@ pub struct Pcie {
     to_host_gbps: f64,
     /// Payload from the host.
     from_host_gbps: f64,
-    /// The same towards the host with framing and headers.
+    /// The same towards the host with framing and headers, and what the NIC asks for what it reads.
     to_host_link_gbps: f64,
     /// The same from the host with framing and headers.
     from_host_link_gbps: f64,
