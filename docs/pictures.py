@@ -415,7 +415,8 @@ PICTURES: dict[str, Callable[[], alt.TopLevelMixin | str]] = {
         "gpu", "ttl", "--preset", "h100", "--system", "batch", "--vary", "batch.packets=32..8192*4"
     ),
     "screen-run": lambda: _screen(
-        "run forwarding-64b --set traffic.load=0.6 --set run.packets=100k --set function.forward.prefixes=100000"
+        "run forwarding-64b --set traffic.load=0.45 --set machine.cores=3 --set run.packets=100k"
+        " --set function.forward.prefixes=100000"
     ),
     "screen-compare": lambda: _screen(
         "compare forwarding-64b forwarding-64b,machine.llc.core_ways=2 --set run.packets=50k"

@@ -364,7 +364,7 @@ def advice(tmp_path_factory):
     kept = ["short_rings", "hot_mbufs", "long_bursts", "core"]
     fit, _ = techniques.fitting(resolved(**SMALL))
     without = [each.name for each in fit if each.name not in kept]
-    asked = {"set": SMALL, "without": without, "packets": 4000, "target": "24 Mpps"}
+    asked = {"set": SMALL, "without": without, "packets": 16_000, "target": "24 Mpps"}
     found = wirespeed.advise("forwarding", **asked, out=folder)
     return folder, asked, found
 

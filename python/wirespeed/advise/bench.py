@@ -199,6 +199,7 @@ class Bench:
             "ndr_at_line_rate": ndr["load"] >= 1.0,
             "saturated_mpps": row["carried_mpps"],
             "lift": lift,
+            "link_share": _link_share(row),
             "llc_hits": {"own": own.get("levels.LLC.hit_rate"), "saturated": row.get("levels.LLC.hit_rate")},
             "rings": self._rings,
             "io_bytes": self._io_bytes,
@@ -489,6 +490,13 @@ def _relative(name: str, row: Mapping[str, Any]) -> float:
     metric = METRICS[name]
     wide, value = until.within(metric, row), row.get(metric.column)
     return min(wide / value, 1.0) if wide is not None and value else 1.0
+
+
+def _link_share(row: Mapping[str, Any]) -> float | None:
+    """How full the fuller way of PCIe is."""
+    ways = (row.get("pcie.to_host_link_gbps"), row.get("pcie.from_host_link_gbps"))
+    rate = row.get("pcie.rate_gbps")
+    return max((float(way) for way in ways if way is not None), default=0.0) / float(rate) if rate else None
 
 
 def _refuse(row: Mapping[str, Any], when: str) -> None:

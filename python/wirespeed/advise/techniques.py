@@ -36,6 +36,9 @@ IS: Final[Mapping[Kind, str]] = {
 Resolved = Mapping[str, Any]
 
 _LINE: Final = 64
+# What a device asks for at once after a reset, and at the most (PCI Express Base Specification, Device Control).
+_READ_DEFAULT: Final = 512
+_LONG_READ: Final = 4096
 # Of physical addresses, for tags: what Skylake-SP has (Intel SDM volume 1, table 16-1, 46 bits).
 _ADDRESS_BITS: Final = 46
 
@@ -217,6 +220,22 @@ def _prefetcher(of: Resolved) -> Built:
     if of["machine"].get("prefetcher"):
         return "a prefetcher is on already"
     return ['machine.prefetcher={kind="next_line",degree=1}'], Cost()
+
+
+def _long_reads(of: Resolved) -> Built:
+    most = int(of["nic"]["pcie"].get("max_read", _READ_DEFAULT))
+    if most >= _LONG_READ:
+        return f"a read request asks for {most} B already"
+    return [f"nic.pcie.max_read={_LONG_READ}"], Cost()
+
+
+def _compressed(of: Resolved) -> Built:
+    driver = of["nic"].get("driver") or {}
+    if driver.get("compressed"):
+        return "completions are compressed already"
+    if driver.get("preset") != "mlx5":
+        return "the driver is not mlx5, whose compressed receive path is counted"
+    return ["nic.driver=mlx5-compressed"], Cost()
 
 
 def _hash(of: Resolved) -> Built:
@@ -525,6 +544,8 @@ _ALL: Final[tuple[tuple[str, str, str, Kind, _Build], ...]] = (
     ("held", f"other programs held to {_HELD_TO} of memory a core (MBA)", _CACHE, "setting", _held),
     ("io_age", "device lines leave the LLC first (2-bit ages)", _CACHE, "hardware", _io_age),
     ("prefetcher", "the next-line prefetcher of L2", _CACHE, "bios", _prefetcher),
+    ("long_reads", f"PCIe read requests of {_LONG_READ:,} B", "", "setting", _long_reads),
+    ("compressed", "compressed completions", "", "setting", _compressed),
     ("hash", "slices by a hash of all address bits", _SLICES, "hardware", _hash),
     ("more_slices", "twice the slices, each with a queue", _SLICES, "hardware", _more_slices),
     ("huge_pages", "pages of 1 GiB", _SLICES, "setting", _huge_pages),

@@ -28,6 +28,8 @@ _REJECTED: Final = 1e-3
 _LESS: Final = 0.02
 _LEAKS: Final = 0.02
 _LOSS: Final = 5e-5
+# Of its rate that PCIe carries where it is what limits.
+_LINK_FULL: Final = 0.97
 
 
 def headline(document: Mapping[str, Any]) -> str:
@@ -100,6 +102,11 @@ def now(document: Mapping[str, Any]) -> list[str]:
         )
     else:
         lines.append(f"Rates are compared at saturation, by line rate offered: {q.mpps(at['saturated_mpps'])} carried.")
+        if (at.get("link_share") or 0.0) >= _LINK_FULL:
+            lines.append(
+                f"PCIe is full there ({q.share(at['link_share'], 0)}), so only what relieves it brings more: a faster link "
+                "(nic.pcie.rate), longer read requests, compressed completions, payload that stays in the NIC."
+            )
     return [*lines, *(line for line in (full_rings(document), one_more_core(document)) if line)]
 
 

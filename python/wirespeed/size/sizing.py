@@ -96,7 +96,7 @@ def _document(
         "changes": _changes(best.machine, room.now),
         "margin": _margin(trials, best, mpps, at_line if best.machine == room.now else None),
         "least_ring": found.least_ring,
-        "short": None if answer is not None else _short(found, room, mpps),
+        "short": None if answer is not None else _short(found, trials.made(), room, mpps),
         "dimensions": {
             name: {"now": room.now[name], "values": list(values), "given": name in room.given}
             for name, values in room.values.items()
@@ -189,10 +189,14 @@ def _served(summary: Mapping[str, Any]) -> float:
     return float(summary["carried_mpps"]) + rejected * float(summary["offered_mpps"])
 
 
-def _short(found: Found, room: Space, mpps: float) -> dict[str, Any]:
+def _short(found: Found, made: Sequence[Trial], room: Space, mpps: float) -> dict[str, Any]:
     """Of a target that nothing meets: what limits the nearest machine, and what would have to grow."""
     best, cores = found.nearest, found.nearest.machine["cores"]
     limit = limits(best)
+    if limit == "core":
+        # Machines with more cores carry no more, or one of them were the nearest: what limits those is what limits.
+        more = [each for each in made if each.machine["cores"] > cores and limits(each) not in ("core", None)]
+        limit = limits(max(more, key=lambda each: each.machine["cores"])) if more and best.cause == "rate" else limit
     last = {name for name, values in room.values.items() if best.machine[name] == values[-1] and name != "pool"}
     grow: list[str] = []
     if best.cause == "rate" and limit in ("core", "other", None):
