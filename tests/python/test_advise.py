@@ -287,6 +287,41 @@ def test_a_gpu_is_tried_where_it_is_asked_for_and_costs_shader_cores():
     assert whys["gpu"] == "firewall, the chain's last function, has no form for a warp"
 
 
+def test_what_relieves_pcie_keeps_the_settings_that_a_user_gives_of_the_driver():
+    by_name = {each.name: each for each in techniques.fitting(resolved())[0]}
+    assert by_name["long_reads"].overrides == ("nic.pcie.max_read=4096",)
+    assert "compressed" not in by_name
+    given = {"nic.driver": "mlx5", "nic.driver.tx_copied": 64, "nic.pcie.max_read": 4096}
+    fit, unfit = techniques.fitting(resolved(**given))
+    assert "long_reads" in {each.name for each in unfit}
+    (compressed,) = (each for each in fit if each.name == "compressed")
+    text = api.resolve("forwarding", set=[*(f"{path}={value}" for path, value in given.items()), *compressed.overrides])
+    driver = tomllib.loads(text)["nic"]["driver"]
+    whole = tomllib.loads(api.resolve("forwarding", set=["nic.driver=mlx5-compressed"]))["nic"]["driver"]
+    assert driver == whole | {"preset": "mlx5", "tx_copied": 64}
+
+
+def test_pcie_that_is_full_is_told_with_what_relieves_it_here():
+    at = {
+        "carried_mpps": 9.2,
+        "loss": 0.0,
+        "p99_ns": 2000.0,
+        "ndr_mpps": 17.1,
+        "ndr_at_line_rate": False,
+        "rejected_share": 0.0,
+        "lift": 1,
+        "saturated_mpps": 16.7,
+        "lifted_ndr_mpps": None,
+        "link_share": 1.0,
+        "llc_hits": {"own": None, "saturated": None},
+    }
+    known = [{"name": "long_reads", "title": "PCIe read requests of 4,096 B"}, {"name": "hash", "title": "a hash"}]
+    told = text.now({"now": at, "machine": "", "techniques": known})
+    assert told[2].startswith("PCIe is full there (100 %), so only what relieves it brings more: a faster link")
+    assert told[2].endswith("or PCIe read requests of 4,096 B.")
+    assert len(text.now({"now": at | {"link_share": 0.9}, "machine": "", "techniques": known})) == 2
+
+
 def test_a_technique_that_is_on_already_does_not_fit():
     settings = {"mempool.kind": "lifo", "nic.burst": 64, "policy.kind": "iat"}
     fit, unfit = techniques.fitting(resolved(**settings))

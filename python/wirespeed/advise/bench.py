@@ -493,10 +493,10 @@ def _relative(name: str, row: Mapping[str, Any]) -> float:
 
 
 def _link_share(row: Mapping[str, Any]) -> float | None:
-    """How full the fuller way of PCIe is."""
+    """How full the fuller way of PCIe is, 0 to 1; None where it is not known."""
     ways = (row.get("pcie.to_host_link_gbps"), row.get("pcie.from_host_link_gbps"))
-    rate = row.get("pcie.rate_gbps")
-    return max((float(way) for way in ways if way is not None), default=0.0) / float(rate) if rate else None
+    known, rate = [float(way) for way in ways if way is not None], row.get("pcie.rate_gbps")
+    return max(known) / float(rate) if known and rate else None
 
 
 def _refuse(row: Mapping[str, Any], when: str) -> None:

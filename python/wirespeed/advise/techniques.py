@@ -7,6 +7,7 @@ They are those of the five systems that this project rebuilds, as far as they ca
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
@@ -235,7 +236,10 @@ def _compressed(of: Resolved) -> Built:
         return "completions are compressed already"
     if driver.get("preset") != "mlx5":
         return "the driver is not mlx5, whose compressed receive path is counted"
-    return ["nic.driver=mlx5-compressed"], Cost()
+    whole, compressed = (tomllib.loads(_wirespeed.preset("driver", name)) for name in ("mlx5", "mlx5-compressed"))
+    # What the two do not share; the user's own settings stay.
+    other = {field: value for field, value in compressed["nic"]["driver"].items() if whole["nic"]["driver"].get(field) != value}
+    return [f"nic.driver.{field}={json.dumps(value)}" for field, value in other.items()], Cost()
 
 
 def _hash(of: Resolved) -> Built:

@@ -28,8 +28,9 @@ _REJECTED: Final = 1e-3
 _LESS: Final = 0.02
 _LEAKS: Final = 0.02
 _LOSS: Final = 5e-5
-# Of its rate that PCIe carries where it is what limits.
-_LINK_FULL: Final = 0.97
+# Of its rate that PCIe carries where it is what limits, as a run's verdict has it.
+_LINK_FULL: Final = 0.95
+_RELIEVES_PCIE: Final = ("long_reads", "compressed", "nic_payload")
 
 
 def headline(document: Mapping[str, Any]) -> str:
@@ -103,11 +104,15 @@ def now(document: Mapping[str, Any]) -> list[str]:
     else:
         lines.append(f"Rates are compared at saturation, by line rate offered: {q.mpps(at['saturated_mpps'])} carried.")
         if (at.get("link_share") or 0.0) >= _LINK_FULL:
-            lines.append(
-                f"PCIe is full there ({q.share(at['link_share'], 0)}), so only what relieves it brings more: a faster link "
-                "(nic.pcie.rate), longer read requests, compressed completions, payload that stays in the NIC."
-            )
+            lines.append(_full_link(document))
     return [*lines, *(line for line in (full_rings(document), one_more_core(document)) if line)]
+
+
+def _full_link(document: Mapping[str, Any]) -> str:
+    """What relieves PCIe that is full, of what fits here."""
+    relief = [each["title"] for each in document["techniques"] if each["name"] in _RELIEVES_PCIE]
+    ways = " or ".join(["a faster link (nic.pcie.rate)", *relief])
+    return f"PCIe is full there ({q.share(document['now']['link_share'], 0)}), so only what relieves it brings more: {ways}."
 
 
 def full_rings(document: Mapping[str, Any]) -> str | None:

@@ -189,14 +189,19 @@ def _served(summary: Mapping[str, Any]) -> float:
     return float(summary["carried_mpps"]) + rejected * float(summary["offered_mpps"])
 
 
+# What all cores share.
+_SHARED_BY_CORES: Final = ("nic", "pcie", "dram", "iommu")
+
+
 def _short(found: Found, made: Sequence[Trial], room: Space, mpps: float) -> dict[str, Any]:
     """Of a target that nothing meets: what limits the nearest machine, and what would have to grow."""
     best, cores = found.nearest, found.nearest.machine["cores"]
     limit = limits(best)
-    if limit == "core":
+    if limit == "core" and best.cause == "rate":
         # Machines with more cores carry no more, or one of them were the nearest: what limits those is what limits.
-        more = [each for each in made if each.machine["cores"] > cores and limits(each) not in ("core", None)]
-        limit = limits(max(more, key=lambda each: each.machine["cores"])) if more and best.cause == "rate" else limit
+        more = [each for each in made if each.cause == "rate" and each.machine["cores"] > cores]
+        largest = max(more, key=lambda each: each.machine["cores"], default=best)
+        limit = limits(largest) if limits(largest) in _SHARED_BY_CORES else limit
     last = {name for name, values in room.values.items() if best.machine[name] == values[-1] and name != "pool"}
     grow: list[str] = []
     if best.cause == "rate" and limit in ("core", "other", None):

@@ -32,7 +32,7 @@ pub use rx_queues::RxQueues;
 use probe::RegionId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use units::{Ps, Rate, Size, Span};
+use units::{LINE_BYTES, Ps, Rate, Size, Span};
 
 use crate::MachineError;
 use crate::memory::{MOST_CACHED, TargetsSpec};
@@ -247,6 +247,22 @@ fn is_one(n: &u32) -> bool {
 }
 
 impl NicSpec {
+    /// Bytes of the link that a packet of `received` bytes takes to the host and from it where `sent` are sent of it, in bursts
+    /// that fill lines of descriptors: what [`PcieLink`] carries in the mean.
+    pub fn link_bytes(&self, received: u64, sent: u64) -> [f64; 2] {
+        let (driver, overhead, line) = (&self.driver, f64::from(self.pcie.overhead), LINE_BYTES as f64);
+        let data = |bytes| PcieLink::with_headers(bytes, self.pcie.max_payload.into(), self.pcie.overhead.into()) as f64;
+        let told = driver.written() as f64;
+        // Headers of completions, of lines of descriptors each way, and of requests for what is sent.
+        let completions = if driver.begins_write(1) { 1.0 } else { told / line };
+        let (posted, to_send) = (f64::from(driver.rx_descriptor) / line, f64::from(driver.tx_descriptor) / line);
+        let is_read = sent > u64::from(driver.tx_copied);
+        let requests = if is_read { sent.div_ceil(self.pcie.max_read()) } else { 0 };
+        let to_host = data(received) + told + overhead * (completions + posted + to_send + requests as f64);
+        let read = if is_read { data(sent) } else { 0.0 };
+        [to_host, read + (line + overhead) * (posted + to_send)]
+    }
+
     /// Arrivals that a receive queue holds.
     pub fn deliveries(&self) -> u32 {
         match self.rings {

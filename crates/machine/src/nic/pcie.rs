@@ -26,7 +26,8 @@ pub struct PcieSpec {
     /// when left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub credits: Option<Size>,
-    /// Bytes that a read request asks for at most; 512 when left out, as the PCI Express Base Specification has it.
+    /// Bytes that a read request asks for at most: 128, 256 and so on to 4096; 512 when left out, as the PCI Express Base
+    /// Specification has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_read: Option<u32>,
 }
@@ -35,6 +36,11 @@ pub struct PcieSpec {
 const MAX_READ: u32 = 512;
 
 impl PcieSpec {
+    /// Bytes that a read request asks for at most.
+    pub fn max_read(&self) -> u64 {
+        self.max_read.unwrap_or(MAX_READ).into()
+    }
+
     pub(crate) fn check(&self, path: &str) -> Result<(), MachineError> {
         let error = |field: &str, came: String, allowed: &str| {
             Err(MachineError::new(format!("{path}.{field}"), came, allowed, "see the shipped machine presets".into()))
@@ -52,9 +58,9 @@ impl PcieSpec {
             return error("latency", self.latency.to_string(), "at most 1 ms");
         }
         if let Some(most) = self.max_read
-            && !(128..=4096).contains(&most)
+            && !((128..=4096).contains(&most) && most.is_power_of_two())
         {
-            return error("max_read", most.to_string(), "128 to 4096 bytes");
+            return error("max_read", most.to_string(), "128, 256, 512, 1024, 2048 and 4096 bytes");
         }
         if let Some(credits) = self.credits
             && credits.bytes() < u64::from(self.max_payload)
@@ -143,7 +149,8 @@ impl Credits {
 /// One direction of a link: transfers one after the other.
 ///
 /// A device's read takes the way from the host for what is read, and a header of the way to the host for each request
-/// ([`PcieLink::ask`]). Left out are doorbells and completions of what was sent: 1 to 3 bytes a packet in bursts of 32.
+/// ([`PcieLink::ask`]). Not modelled are doorbells, records of them that the NIC reads, and completions of what was sent: 1 to 3
+/// bytes a packet where 32 have one, and to 40 where each has its own, as with ixy.
 #[derive(Clone, Debug)]
 pub struct PcieLink {
     rate: Rate,
@@ -170,7 +177,7 @@ impl PcieLink {
         PcieLink {
             rate: spec.rate,
             max_payload: u64::from(spec.max_payload),
-            max_read: u64::from(spec.max_read.unwrap_or(MAX_READ)),
+            max_read: spec.max_read(),
             overhead: u64::from(spec.overhead),
             latency: spec.latency.ps(),
             free: Ps::ZERO,
@@ -210,8 +217,8 @@ impl PcieLink {
         self.transfer_in(now, bytes + beside, PcieLink::packets(bytes, self.max_payload) + u64::from(begins))
     }
 
-    /// Asks for `bytes`. Requests go before writes that wait, and hold up those; their own crossing is a header's, and not
-    /// counted.
+    /// Asks for `bytes`. Packets wait in the NIC, whose arbiter lets a request go between them: it takes its header of the link, and
+    /// waits for none of them. Its own crossing, a header's, is not counted.
     pub fn ask(&mut self, now: Ps, bytes: u64) {
         self.request(now, bytes.div_ceil(self.max_read));
     }

@@ -892,11 +892,27 @@ impl Facts<'_> {
                 return;
             }
             let credits = if scenario.nic.pcie.credits.is_some() { ", more credits (nic.pcie.credits)" } else { "" };
-            advice.push(format!("The way to the host is the limit: try a faster link (nic.pcie.rate){credits} or larger payloads (nic.pcie.max_payload)."));
+            let fewer = self.fewer_headers();
+            advice.push(format!("The way to the host is the limit: try a faster link (nic.pcie.rate){credits}{fewer}."));
         } else if busy_up.max(busy_down) > LINK_FULL {
             reasons.push(format!("PCIe is nearly full: busy {} of the time towards the host and {} from it, with {} and {} Gbps of payload, and headers and read requests, of {rate} each way.", percent(busy_up), percent(busy_down), digits(up), digits(down)));
             advice.push("PCIe has little in reserve: try a faster link (nic.pcie.rate).".into());
         }
+    }
+
+    /// What leaves more of the way to the host to packets.
+    fn fewer_headers(&self) -> String {
+        let (nic, offered) = (&self.result.scenario.nic, &self.result.measured.measure.offered);
+        let frame = offered.l2_bytes.checked_div(offered.packets).unwrap_or(0);
+        let ways = [
+            (frame > nic.pcie.max_payload.into(), "larger payloads (nic.pcie.max_payload)"),
+            (frame > nic.pcie.max_read(), "longer read requests (nic.pcie.max_read=4096)"),
+            (
+                nic.driver.rx_completion > 0 && !nic.driver.compressed,
+                "compressed completions (nic.driver.compressed=true)",
+            ),
+        ];
+        ways.iter().filter(|(helps, _)| *helps).map(|(_, way)| format!(", {way}")).collect()
     }
 
     /// The packet buffer.

@@ -129,7 +129,7 @@ impl Server {
                     None => vec![(first, count, true)],
                     Some(scattered) => scattered.to_send(packet.mbuf, packet.moved, start, bytes),
                 };
-                self.read_in_blocks(packet, handed, bytes, runs.into_iter());
+                self.read_in_blocks(packet, handed, if copied { 0 } else { bytes }, runs.into_iter());
                 continue;
             }
             self.memory.open();

@@ -178,9 +178,13 @@ impl Server {
         reading.bytes -= bytes;
         reading.under_way += 1;
         queue.asked += usize::from(is_last);
-        self.nic.up.ask(now, bytes);
-        let crossed = self.nic.down.transfer(now, bytes);
-        output.free = crossed - self.nic.down.latency();
+        let mut crossed = now;
+        // What came with its descriptor is whole, and not asked for.
+        if bytes > 0 {
+            self.nic.up.ask(now, bytes);
+            crossed = self.nic.down.transfer(now, bytes);
+            output.free = crossed - self.nic.down.latency();
+        }
         self.block_asked(Block { queue: at, packet, since: now, crossed, translated }, state, observer);
         lines - left
     }

@@ -51,11 +51,15 @@ impl DepartureObserver for Ends {
 
 const L2: &str = "function.program.stages=[{name=\"io\", instructions=30, touches=[\"load mbuf 0\"]}]";
 
-/// Packets of 60 bytes through a program that does not look at them.
-fn run(set: &[&str], packets: u64) -> (Ends, Server) {
+fn set_of(set: &[&str]) -> Scenario {
     let quick = ["function.kind=program", L2, "traffic.profile=min64", "machine.cores=1", "nic.ports=2"];
     let set = quick.iter().chain(set).map(|s| s.to_string()).collect();
-    let scenario = Scenario::read("", "test", &Overrides { set, ..Overrides::default() }).unwrap();
+    Scenario::read("", "test", &Overrides { set, ..Overrides::default() }).unwrap()
+}
+
+/// Packets of 60 bytes through a program that does not look at them.
+fn run(set: &[&str], packets: u64) -> (Ends, Server) {
+    let scenario = set_of(set);
     let blueprint = Blueprint::new(&scenario.traffic.source(), None).unwrap();
     let source = blueprint.source(5, &scenario.traffic.offered(scenario.nic.rate)).unwrap();
     let program = Program::new(&scenario.function.program, std::iter::empty(), None, 2).unwrap();
@@ -131,25 +135,32 @@ fn a_packet_takes_of_each_way_what_it_is_and_what_is_asked_for() {
         let (ends, server) = run(&[&quick, set].concat(), 4_096);
         assert_eq!(ends.sent, 4_096, "{:?}", ends.lost);
         let of_each = |(to, from): (u64, u64)| [to as f64 / 4_096.0, from as f64 / 4_096.0];
-        (of_each(server.pcie_carried()), of_each(server.pcie_bytes()))
+        (of_each(server.pcie_carried()), of_each(server.pcie_bytes()), set_of(&[&quick, set].concat()).nic)
     };
     let (header, packet, line) = (24.0, 60.0 + 24.0, 64.0 + 24.0);
     // From the host come a line of four descriptors of the receive ring, those to send, in so many lines, and the packet. To it go
     // the packet, what tells of it, and requests for all three.
     let check = |set: &[&str], told: f64, read: f64, asked: f64| {
-        let ([up, down], [_, from]) = each(set);
+        let ([up, down], [_, from], nic) = each(set);
         let sent_in = (down - line / 4.0 - 16.0 - read) / header;
         assert!((0.25..=1.0).contains(&sent_in), "{set:?}: {sent_in} lines of descriptors to send");
         assert!((up - (packet + told + header * (0.25 + sent_in) + asked)).abs() < 1e-9, "{set:?}: {up} to the host");
         assert!((from - (16.0 + 16.0 + read - asked)).abs() < 1e-9, "{set:?}: {from} of payload from it");
+        // What full bursts take: the same, with descriptors to send by the line.
+        let less = header * (sent_in - 0.25);
+        let [full_up, full_down] = nic.link_bytes(60, 60);
+        assert!((up - less - full_up).abs() < 1e-9, "{set:?}: {full_up} to the host");
+        assert!((down - less - full_down).abs() < 1e-9, "{set:?}: {full_down} from it");
     };
     check(&[], line / 4.0, packet, header);
     check(&["nic.driver.single_write_backs=true"], 16.0 + header, packet, header);
     check(&["nic.driver.rx_completion=64"], line, packet, header);
     // Eight to a line.
     check(&["nic.driver.rx_completion=64", "nic.driver.compressed=true"], line / 8.0, packet, header);
-    // It came with its descriptor.
+    // It came with its descriptor, be it in blocks.
     check(&["nic.driver.tx_copied=64"], line / 4.0, 0.0, 0.0);
+    check(&["nic.driver.tx_copied=64", "nic.output_block=4"], line / 4.0, 0.0, 0.0);
+    check(&["nic.output_block=4"], line / 4.0, packet, header);
 }
 
 #[test]

@@ -344,12 +344,9 @@ impl<'a> Idle<'a> {
         }
     }
 
-    /// Seconds of a packet and its descriptor on a PCIe link.
+    /// Seconds of a packet on PCIe's fuller way.
     fn on_link(&self, frame_bytes: u32) -> f64 {
-        let pcie = &self.scenario.nic.pcie;
-        let bytes = u64::from(frame_bytes);
-        let tlps = bytes.div_ceil(u64::from(pcie.max_payload)).max(1) + 1;
-        let on_link = bytes + self.scenario.nic.driver.written() + tlps * u64::from(pcie.overhead);
-        on_link as f64 * 8.0 / (pcie.rate.gbps() * 1e9)
+        let [to, from] = self.scenario.nic.link_bytes(frame_bytes.into(), frame_bytes.into());
+        to.max(from) * 8.0 / (self.scenario.nic.pcie.rate.gbps() * 1e9)
     }
 }
