@@ -415,7 +415,7 @@ PICTURES: dict[str, Callable[[], alt.TopLevelMixin | str]] = {
         "gpu", "ttl", "--preset", "h100", "--system", "batch", "--vary", "batch.packets=32..8192*4"
     ),
     "screen-run": lambda: _screen(
-        "run forwarding-64b --set traffic.load=0.45 --set machine.cores=3 --set run.packets=100k"
+        "run forwarding-64b --set traffic.load=0.47 --set machine.cores=3 --set run.packets=100k"
         " --set function.forward.prefixes=100000"
     ),
     "screen-compare": lambda: _screen(

@@ -238,8 +238,9 @@ def _compressed(of: Resolved) -> Built:
         return "the driver is not mlx5, whose compressed receive path is counted"
     whole, compressed = (tomllib.loads(_wirespeed.preset("driver", name)) for name in ("mlx5", "mlx5-compressed"))
     # What the two do not share; the user's own settings stay.
-    other = {field: value for field, value in compressed["nic"]["driver"].items() if whole["nic"]["driver"].get(field) != value}
-    return [f"nic.driver.{field}={json.dumps(value)}" for field, value in other.items()], Cost()
+    had, has = whole["nic"]["driver"], compressed["nic"]["driver"]
+    other = [f"nic.driver.{field}={json.dumps(value)}" for field, value in has.items() if had.get(field) != value]
+    return other, Cost()
 
 
 def _hash(of: Resolved) -> Built:

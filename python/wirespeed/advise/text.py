@@ -112,7 +112,8 @@ def _full_link(document: Mapping[str, Any]) -> str:
     """What relieves PCIe that is full, of what fits here."""
     relief = [each["title"] for each in document["techniques"] if each["name"] in _RELIEVES_PCIE]
     ways = " or ".join(["a faster link (nic.pcie.rate)", *relief])
-    return f"PCIe is full there ({q.share(document['now']['link_share'], 0)}), so only what relieves it brings more: {ways}."
+    full = q.share(document["now"]["link_share"], 0)
+    return f"PCIe is full there ({full}), so only what relieves it brings more: {ways}."
 
 
 def full_rings(document: Mapping[str, Any]) -> str | None:
