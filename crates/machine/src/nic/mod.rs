@@ -251,7 +251,8 @@ impl NicSpec {
     /// that fill lines of descriptors: what [`PcieLink`] carries in the mean.
     pub fn link_bytes(&self, received: u64, sent: u64) -> [f64; 2] {
         let (driver, overhead, line) = (&self.driver, f64::from(self.pcie.overhead), LINE_BYTES as f64);
-        let data = |bytes| PcieLink::with_headers(bytes, self.pcie.max_payload.into(), self.pcie.overhead.into()) as f64;
+        let data =
+            |bytes| PcieLink::with_headers(bytes, self.pcie.max_payload.into(), self.pcie.overhead.into()) as f64;
         let told = driver.written() as f64;
         // Headers of completions, of lines of descriptors each way, and of requests for what is sent.
         let completions = if driver.begins_write(1) { 1.0 } else { told / line };

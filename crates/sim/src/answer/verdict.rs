@@ -893,7 +893,8 @@ impl Facts<'_> {
             }
             let credits = if scenario.nic.pcie.credits.is_some() { ", more credits (nic.pcie.credits)" } else { "" };
             let fewer = self.fewer_headers();
-            advice.push(format!("The way to the host is the limit: try a faster link (nic.pcie.rate){credits}{fewer}."));
+            advice
+                .push(format!("The way to the host is the limit: try a faster link (nic.pcie.rate){credits}{fewer}."));
         } else if busy_up.max(busy_down) > LINK_FULL {
             reasons.push(format!("PCIe is nearly full: busy {} of the time towards the host and {} from it, with {} and {} Gbps of payload, and headers and read requests, of {rate} each way.", percent(busy_up), percent(busy_down), digits(up), digits(down)));
             advice.push("PCIe has little in reserve: try a faster link (nic.pcie.rate).".into());
