@@ -68,6 +68,23 @@ def test_what_a_technique_does_alone_is_within_its_interval_as_often_as_it_says(
     assert 0.94 < covered < 0.96
 
 
+def test_two_sets_of_two_seeds_borrow_the_chance_of_others_of_their_kind():
+    rng = np.random.default_rng(6)
+    covered = {False: 0, True: 0}
+    widths = {False: [], True: []}
+    for _ in range(2000):
+        responses, others = (rng.normal(scale=0.01, size=(2, sets)) + rng.normal(size=(2, 1)) for sets in (2, 5))
+        for borrows in covered:
+            found = advice_of.against(responses, 1, pooled=borrows, beside=others)
+            covered[borrows] += abs(found["pct"]) <= found["half_width_pct"]
+            widths[borrows].append(found["half_width_pct"])
+    assert covered[True] / 2000 == pytest.approx(0.95, abs=0.02)
+    assert np.median(widths[True]) < 0.5 * np.median(widths[False])
+    # What says nothing is left out.
+    one = advice_of.against(responses, 1, pooled=True, beside=others[:, :1])
+    assert one == advice_of.against(responses, 1, pooled=True)
+
+
 def test_a_set_whose_rate_wanders_has_a_wider_interval_than_one_whose_does_not():
     rng = np.random.default_rng(3)
     wild = np.array([10.0 if place >= 12 else 1.0 for place in range(20)])
@@ -301,25 +318,98 @@ def test_what_relieves_pcie_keeps_the_settings_that_a_user_gives_of_the_driver()
     assert driver == whole | {"preset": "mlx5", "tx_copied": 64}
 
 
-def test_pcie_that_is_full_is_told_with_what_relieves_it_here():
-    at = {
-        "carried_mpps": 9.2,
-        "loss": 0.0,
-        "p99_ns": 2000.0,
-        "ndr_mpps": 17.1,
-        "ndr_at_line_rate": False,
-        "rejected_share": 0.0,
-        "lift": 1,
-        "saturated_mpps": 16.7,
-        "lifted_ndr_mpps": None,
-        "link_share": 1.0,
-        "llc_hits": {"own": None, "saturated": None},
+def relieves(name, kind, pct, half_width=0.2):
+    return {
+        "name": name,
+        "title": name.replace("_", " "),
+        "kind": kind,
+        "set": [],
+        "rate": {"pct": pct, "half_width_pct": half_width},
+        "command": f"run {name}",
     }
-    known = [{"name": "long_reads", "title": "PCIe read requests of 4,096 B"}, {"name": "hash", "title": "a hash"}]
-    told = text.now({"now": at, "machine": "", "techniques": known})
-    assert told[2].startswith("PCIe is full there (100 %), so only what relieves it brings more: a faster link")
-    assert told[2].endswith("or PCIe read requests of 4,096 B.")
-    assert len(text.now({"now": at | {"link_share": 0.9}, "machine": "", "techniques": known})) == 2
+
+
+def test_pcie_that_is_full_is_told_first_with_the_cheapest_that_relieves_it_and_what_does_most(advice):
+    _, _, found = advice
+    document = json.loads(json.dumps(found.document))
+    assert document["relief"] is None
+    document["now"] |= {"ndr_at_line_rate": False, "lift": 8, "link_full": True, "link_share": 1.0}
+    document["now"] |= {"at_line_mpps": 16.8, "line_mpps": 18.4}
+    tried = [relieves("long_reads", "setting", 1.3), relieves("faster_link", "hardware", 9.5)]
+    document["relief"] = tried
+    told = text.headline(document)
+    assert told.startswith(
+        "PCIe is full at 16.8 Mpps of 18.4 Mpps: long reads (a setting), +1.3 ± 0.2 %, or faster link (new hardware), "
+        "+9.5 ± 0.2 %. Behind a link and a port 8 times as fast "
+    )
+    assert "At the port and the link that there are: long reads +1.3 ± 0.2 %, faster link +9.5 ± 0.2 %." in text.now(
+        document
+    )
+    assert any(line.startswith("PCIe is full before the machine is (100 %)") for line in text.now(document))
+    assert text.commands(document)[0][1] == "run long_reads"
+    assert "PCIe is full" in page.page(document)
+    document["relief"] = [relieves("long_reads", "setting", 0.3), relieves("faster_link", "hardware", 9.5)]
+    assert ": faster link (new hardware), +9.5 ± 0.2 %. Behind" in text.headline(document)
+    document["relief"] = [relieves("long_reads", "setting", 0.1)]
+    assert "and nothing that was tried relieves it. Behind" in text.headline(document)
+    document["goal"] = "p99"
+    assert "PCIe" not in text.headline(document)
+
+
+def test_techniques_are_compared_behind_a_link_that_is_not_full_and_relief_at_the_one_that_is():
+    # 10 Gbps for a port of 25: what the machine itself does shows behind a faster one alone.
+    asked = {**SMALL, "traffic.load": 0.1, "nic.rate": "25 Gbps", "nic.pcie.rate": "10 Gbps"}
+    fit, _ = techniques.fitting(resolved(**asked))
+    without = [each.name for each in fit if each.name not in ("long_bursts", "core", "nic_payload")]
+    document = wirespeed.advise("forwarding", set=asked, without=without, packets=10_000, target="9 Mpps").document
+    now = document["now"]
+    assert now["link_full"]
+    assert now["link_share"] > 0.95
+    assert now["lift"] > 1
+    assert now["at_line_mpps"] < 0.7 * now["saturated_mpps"]
+    relief = {each["name"]: each for each in document["relief"]}
+    assert set(relief) == {"nic_payload", "faster_link"}
+    assert relief["faster_link"]["rate"]["pct"] == pytest.approx(100, abs=10)
+    assert relief["faster_link"]["set"] == ['nic.pcie.rate="20 Gbps"']
+    # The target is more than the link carries, and less than one twice as fast does.
+    assert document["target"]["met"]
+    assert "faster_link" in document["target"]["techniques"]
+    assert "nic.pcie.rate" in document["target"]["command"]
+
+
+def test_what_was_run_in_an_earlier_phase_is_not_run_again():
+    of = bench.Bench(bench.Asked("forwarding", set=SMALL, packets=4000, jobs=1))
+    fit = [each for each in techniques.fitting(of.resolved)[0] if each.name == "long_bursts"]
+    try:
+        sets = [frozenset(), frozenset({"long_bursts"})]
+        first = of.measure("one", sets, fit, 2, sets)
+        assert of.runs == 8
+        again = of.measure("two", sets[::-1], fit, 2, sets[:1])
+        assert of.runs == 8
+        assert (again["rate"].runs[:, ::-1] == first["rate"].runs).all()
+        # What is not asked for is not known, though it was run.
+        assert np.isnan(again["p99"].runs[:, 0]).all()
+        assert (again["p99"].runs[:, 1] == first["p99"].runs[:, 0]).all()
+    finally:
+        of.close()
+
+
+def test_of_many_changes_that_are_looked_at_one_helps_only_beyond_the_chance_of_all():
+    def ranked(pct, count):
+        others = [{"kind": "setting", "alone": {"rate": {"pct": 0.0, "half_width_pct": 1.0}}}] * (count - 1)
+        return [*others, {"kind": "setting", "alone": {"rate": {"pct": pct, "half_width_pct": 1.0}}}]
+
+    assert len(techniques.helps(ranked(1.1, 1), "rate")) == 1
+    assert techniques.helps(ranked(1.1, 24), "rate") == []
+    assert len(techniques.helps(ranked(1.6, 24), "rate")) == 1
+    assert not techniques.surely({"pct": 0.4, "half_width_pct": 0.0}, 1, 1), "not worth a change"
+    assert not techniques.surely(None, 1, 1)
+    rng = np.random.default_rng(11)
+    wrong = [
+        any(techniques.surely({"pct": 50 * x, "half_width_pct": 50 * 1.96}, 1, 24) for x in rng.normal(size=24))
+        for _ in range(2000)
+    ]
+    assert 0.01 < np.mean(wrong) < 0.04
 
 
 def test_a_technique_that_is_on_already_does_not_fit():
@@ -564,13 +654,9 @@ def test_little_of_it_carried_is_refused_too_but_what_a_filter_denies_is_its_wor
 def test_sets_that_carry_nothing_have_a_response_all_the_same(monkeypatch):
     of = bench.Bench(bench.Asked("forwarding", set=SMALL, jobs=1))
     of._saturated = 10.0
-    rows = [
-        {"case": f"{place} {regime}", "replication": 0, "error": None, "carried_mpps": 0.0, "loss": 1.0}
-        for place in (0, 1)
-        for regime in ("saturated", "own")
-    ]
-    monkeypatch.setattr(of, "_study", lambda *_, **__: rows)
-    found = of.measure("x", [frozenset(), frozenset()], [], 1)
+    nothing = {"replication": 0, "error": None, "carried_mpps": 0.0, "loss": 1.0}
+    monkeypatch.setattr(of, "_study", lambda _, cases, *__, **___: [nothing | {"case": case} for case in cases])
+    found = of.measure("x", [frozenset()], [], 1, [frozenset()])
     of.close()
     assert np.isfinite(found["rate"].runs).all()
 
@@ -582,7 +668,8 @@ def test_a_capture_in_rounds_is_the_same_for_every_seed_and_has_half_widths_of_b
         fit, _ = techniques.fitting(of.resolved)
         on = next(each for each in fit if each.name == "core")
         of._saturated, of.warmup = 1.0, 12_000
-        found = of.measure("x", [frozenset(), frozenset({on.name})], [on], 2)
+        sets = [frozenset(), frozenset({on.name})]
+        found = of.measure("x", sets, [on], 2, sets)
     finally:
         of.close()
     assert of.same_for_every_seed
@@ -602,9 +689,10 @@ def test_seeds_that_change_nothing_are_told():
 def test_where_the_port_is_the_limit_nothing_has_to_change():
     now = {"ndr_at_line_rate": True, "ndr_mpps": 18.4, "carried_mpps": 4.6, "loss": 0.0, "rejected_share": 0.93}
     now |= {"p99_ns": 2e3, "lift": 2, "saturated_mpps": 30.0, "lifted_ndr_mpps": 28.0}
-    now |= {"llc_hits": {"own": 0.9, "saturated": 0.5}}
+    now |= {"llc_hits": {"own": 0.9, "saturated": 0.5}, "link_full": False}
     found = {
         "techniques": [],
+        "relief": None,
         "first": None,
         "goal": "rate",
         "machine": "a machine",
@@ -877,7 +965,7 @@ def test_a_pool_for_the_rings_that_are_advised_is_taken_where_it_surely_helps(ga
     combined = {"sets": [best], "best": best}
     asked = []
 
-    def measure(phase, sets, on, seeds):
+    def measure(phase, sets, on, seeds, own_load):
         asked.append(sets[1])
         logs = np.log([[1.0, 1.2 + gain / 100]] * seeds) + np.array([[0.0], [0.01], [0.02]])[:seeds]
         return {name: bench.Measured(logs) for name in ("rate", "p99", "loss", "energy")}
@@ -906,7 +994,7 @@ def test_two_sizes_of_pools_have_two_names(monkeypatch):
     best = {"techniques": ["short_rings", "small_pool"], "rate": rate, "p99": rate, "ndr": None, "energy": None}
     combined = {"sets": [best], "best": best}
 
-    def measure(phase, sets, on, seeds):
+    def measure(phase, sets, on, seeds, own_load):
         logs = np.log([[1.0, 1.7]] * seeds) + np.array([[0.0], [0.01], [0.02]])[:seeds]
         return {name: bench.Measured(logs) for name in ("rate", "p99", "loss", "energy")}
 

@@ -42,7 +42,7 @@ SMALLER_POOL: Final = "smaller_pool"
 _MOST_TRIED: Final = 8
 _SUBSETS_OF: Final = 8
 # Techniques whose own highest rate without loss is searched, where the goal is another.
-_MOST_SEARCHED: Final = 6
+_MOST_SEARCHED: Final = 4
 
 
 def advise(asked: Asked) -> dict[str, Any]:
@@ -59,7 +59,9 @@ def advise(asked: Asked) -> dict[str, Any]:
     fit, unfit = techniques.fitting(bench.resolved)
     left_out = techniques.left_out(asked.without, asked.also, fit)
     names = {each.name for each in left_out}
-    fit, clashing = bench.composing([each for each in fit if each.name not in names])
+    fit = [each for each in fit if each.name not in names]
+    relieving = [each for each in fit if each.name in techniques.RELIEVES_PCIE and bench.why_not([each]) is None]
+    fit, clashing = bench.composing(fit)
     unfit = [*unfit, *clashing, *left_out]
     if not fit:
         raise InputError("no technique fits this scenario; `wirespeed tune` searches its settings")
@@ -69,17 +71,24 @@ def advise(asked: Asked) -> dict[str, Any]:
         if target is not None and bench.carries([], target):
             return _answered(bench, asked, target, time.monotonic() - started)
         now = bench.where_it_is()
+        relieving = [*relieving, techniques.faster_link(bench.resolved)] if now["link_full"] else []
+        relief = _relief(bench, relieving) if relieving else None
         screened = _screened(bench, fit, asked.goal)
         best = _best_few(fit, screened, asked.goal)
         combined = _combined(bench, best, asked.goal) if best else None
-        reached = _cheapest(bench, fit, screened, target) if target is not None else None
+        reached = None
+        if target is not None:
+            gains = _gains(fit, screened, relieving, relief)
+            reached = _cheapest(bench, [*fit, *(each for each in relieving if each not in fit)], gains, target)
         retried = _retried(bench, fit, combined, asked) if combined is not None else None
         of_best = list(fit)
         if retried is not None and retried["taken"]:
             of_best.append(retried["pool"])
         chosen: list[str] = combined["best"]["techniques"] if combined is not None else []
         confirmed = bench.confirm(techniques.named(chosen, of_best), now)
-        confirmed["lifted_ndr"] = _confirmed_ndr(bench, of_best, chosen, confirmed) if chosen else None
+        confirmed["lifted_ndr"] = None
+        if chosen:
+            confirmed["lifted_ndr"] = _confirmed_ndr(bench, of_best, chosen, confirmed, screened["ndr_runs"])
     finally:
         bench.close()
     ranked = _ranked(fit, screened, asked.goal)
@@ -89,6 +98,7 @@ def advise(asked: Asked) -> dict[str, Any]:
     return _about(bench, asked) | {
         "now": now | {"lifted_ndr_mpps": screened["lifted_ndr_mpps"], "command": bench.command([])},
         "techniques": ranked,
+        "relief": relief,
         "first": _first(bench, fit, ranked, asked.goal),
         "not_fitting": [{"name": each.name, "title": each.title, "why": each.why} for each in unfit],
         "elsewhere": dict(techniques.ELSEWHERE),
@@ -97,9 +107,7 @@ def advise(asked: Asked) -> dict[str, Any]:
         "combinations": None if combined is None else combined["sets"],
         "retried": None if retried is None else {key: each for key, each in retried.items() if key != "pool"},
         "best": _described(bench, of_best, chosen) | {"confirmed": confirmed},
-        "target": None
-        if reached is None
-        else reached | {"command": bench.command(techniques.named(reached["techniques"], fit))},
+        "target": reached,
         "runs": bench.runs,
         "ran": bench.ran,
         "same_for_every_seed": bench.same_for_every_seed,
@@ -117,6 +125,7 @@ def _answered(bench: Bench, asked: Asked, mpps: float, seconds: float) -> dict[s
         "answered": True,
         "now": {"command": command},
         "techniques": [],
+        "relief": None,
         "first": None,
         "not_fitting": [],
         "interactions": [],
@@ -155,10 +164,12 @@ def _expected(fit: int, goal: str) -> int:
     one_search = searched + again * (SEEDS_ALONE - 1)
     alone = (fit + 1) * 2 * SEEDS_ALONE + (1 + (fit if goal == "ndr" else min(fit, _MOST_SEARCHED))) * one_search
     combined = 1 << min(BEST, fit)
-    combinations = combined * SEEDS_OF_BEST * 2
+    # Those of one technique or none have been run.
+    joint = combined - 1 - min(BEST, fit)
+    combinations = (joint + (joint if goal == "p99" else min(techniques.SHOWN, joint))) * SEEDS_OF_BEST
     if goal == "ndr":
         combinations += combined * (searched + again * (SEEDS_OF_BEST - 1))
-    screened = 2 * SEEDS * len(factorial.fractional(fit).on)
+    screened = (2 if goal == "p99" else 1) * SEEDS * len(factorial.fractional(fit).on)
     return screened + alone + combinations + confirmed + 2 * (searched + again * (SEEDS_OF_BEST - 1))
 
 
@@ -166,13 +177,13 @@ def _screened(bench: Bench, fit: Sequence[Technique], goal: str) -> dict[str, An
     """Main effects of all techniques, and groups of interactions."""
     design = factorial.fractional(len(fit))
     sets = [frozenset(each.name for each, on in zip(fit, row, strict=True) if on) for row in design.on]
-    responses = bench.measure("screening", sets, fit, SEEDS, own_load=goal == "p99")
+    responses = bench.measure("screening", sets, fit, SEEDS, sets if goal == "p99" else ())
     main = [[place] for place in range(len(fit))]
     names = ("rate", "p99") if goal == "p99" else ("rate",)
     found: dict[str, Any] = {name: _effects(design, responses[name], main) for name in names}
     # A main effect is confused with interactions of three: what a technique does alone is run too.
     singly = [frozenset[str](), *(frozenset({each.name}) for each in fit)]
-    alone = bench.measure("each alone", singly, fit, SEEDS_ALONE)
+    alone = bench.measure("each alone", singly, fit, SEEDS_ALONE, singly)
     found["alone"] = {
         name: [_against(alone[name], place + 1, pooled=True) for place in range(len(fit))] for name in ("rate", "p99")
     }
@@ -183,6 +194,7 @@ def _screened(bench: Bench, fit: Sequence[Technique], goal: str) -> dict[str, An
     found["alone"]["energy"] = [_against_known(alone["energy"], place + 1) for place in range(len(fit))]
     ndr = _ndr_alone(bench, fit, singly, alone["rate"].runs, _searched(found["alone"], goal))
     found["alone"]["ndr"] = [_against_ndr(ndr, place + 1, pooled=True) for place in range(len(fit))]
+    found["ndr_runs"] = ndr.runs[:, ~np.isnan(ndr.runs).any(axis=0)]
     found["lifted_ndr_mpps"] = _mean_rate(ndr, 0)
     if goal == "ndr" and found["lifted_ndr_mpps"] is None:
         raise InputError("--goal ndr: as it is the machine loses packets at any rate; take --goal rate")
@@ -248,7 +260,9 @@ def _best_few(fit: Sequence[Technique], screened: Mapping[str, Any], goal: str) 
     averages: Sequence[Effect | None] = screened.get(goal) or [None] * len(fit)
     for place, (effect, alone) in enumerate(zip(averages, screened["alone"][goal], strict=True)):
         averaged = sign * 100 * math.expm1(effect.value) if effect is not None and effect.is_sure else 0.0
-        single = sign * alone["pct"] if alone is not None and abs(alone["pct"]) > alone["half_width_pct"] else 0.0
+        single = sign * alone["pct"] if alone is not None else 0.0
+        if not (techniques.surely(alone, 1, len(fit)) or techniques.surely(alone, -1, len(fit))):
+            single = 0.0
         # What helps alone or among others; of those that do both the more the better.
         helps.append((averaged + single if min(averaged, single) >= 0 else single, place))
     return [fit[place] for value, place in sorted(helps, reverse=True) if value > 0][:BEST]
@@ -258,23 +272,35 @@ def _combined(bench: Bench, best: Sequence[Technique], goal: str) -> dict[str, A
     """Every combination of the best few, the others off."""
     design = factorial.full(len(best))
     sets = [frozenset(each.name for each, on in zip(best, row, strict=True) if on) for row in design.on]
-    responses = bench.measure("the best in every combination", sets, best, SEEDS_OF_BEST)
+    phase = "the best in every combination"
+    responses = bench.measure(phase, sets, best, SEEDS_OF_BEST, sets if goal == "p99" else ())
     if goal == "ndr":
         responses["ndr"] = bench.without_loss("NDR of combinations", sets, best, responses["rate"].runs)
     pairs = [[pair] for pair in itertools.combinations(range(len(best)), 2)]
     together = _effects(design, responses[goal], [list(group[0]) for group in pairs], True)
+    sign = techniques.sign(goal)
+    if goal != "p99":
+        # What else the best of them change; of sets of one technique that is known.
+        gains = sign * responses[goal].runs.mean(axis=0)
+        most = sorted(range(len(sets)), key=lambda place: -math.inf if math.isnan(gains[place]) else -gains[place])
+        alike = [chosen for chosen in sets if len(chosen) < 2]
+        shown = [*alike, *(sets[place] for place in most[: techniques.SHOWN])]
+        responses |= {
+            name: found
+            for name, found in bench.measure(phase, sets, best, SEEDS_OF_BEST, shown).items()
+            if name != "rate"
+        }
     described: list[dict[str, Any]] = [
         {
             "techniques": sorted(chosen),
             "rate": _against(responses["rate"], place, pooled=True),
             "ndr": _against_ndr(responses["ndr"], place, pooled=True) if "ndr" in responses else None,
-            "p99": _against(responses["p99"], place, pooled=True),
+            "p99": _against_known(responses["p99"], place),
             "energy": _against_known(responses["energy"], place),
-            "loss": float(responses["loss"].runs[:, place].mean()),
+            "loss": _mean_or_none(responses["loss"], place),
         }
         for place, chosen in enumerate(sets)
     ]
-    sign = techniques.sign(goal)
     known = [each for each in described if each[goal] is not None]
     top = max(known, key=lambda each: sign * each[goal]["pct"])
     # Of those that cannot be told from the best, the cheapest.
@@ -313,7 +339,7 @@ def _retried(bench: Bench, fit: Sequence[Technique], combined: dict[str, Any], a
     on = [*fit, pool]
     if bench.why_not(techniques.named(sorted(sets[1]), on)) is not None:
         return None
-    responses = bench.measure("a pool for these rings", sets, on, SEEDS_OF_BEST)
+    responses = bench.measure("a pool for these rings", sets, on, SEEDS_OF_BEST, sets)
     ndr = bench.without_loss("NDR with that pool", sets, on, responses["rate"].runs) if goal == "ndr" else None
     found: dict[str, Any] = {
         "techniques": sorted(sets[1]),
@@ -348,20 +374,25 @@ def _against(of: Measured, place: int, pooled: bool = False) -> dict[str, float]
     return against(of.runs, place, pooled, of.within)
 
 
-def against(responses: Runs, place: int, pooled: bool = False, within: Runs | None = None) -> dict[str, float]:
+def against(
+    responses: Runs, place: int, pooled: bool = False, within: Runs | None = None, beside: Runs | None = None
+) -> dict[str, float]:
     """A set against none (the first), seed by seed, in percent with half-width.
 
     The error is that of the set's own seeds; or, where `pooled` says so, as few seeds say little, each set's own drawn
     towards that of all together: of what is left of responses without the means of seeds and sets. Pooling the changes
     themselves would count the error of the set without techniques, which all of them share, once for each. `within` are
-    half-widths of the responses `[set]` where all seeds see the same packets.
+    half-widths of the responses `[set]` where all seeds see the same packets. `beside` are responses of the same kind,
+    of other seeds and sets, that are pooled with these.
     """
-    mean, wide = _change(responses, place, pooled, within)
+    mean, wide = _change(responses, place, pooled, within, beside)
     return {"pct": 100 * math.expm1(mean), "half_width_pct": 100 * math.exp(mean) * wide}
 
 
-def _change(responses: Runs, place: int, pooled: bool, within: Runs | None) -> tuple[float, float]:
-    """The mean change, and its half-width: see `against`."""
+def _change(
+    responses: Runs, place: int, pooled: bool, within: Runs | None, beside: Runs | None = None
+) -> tuple[float, float]:
+    """The mean change, and its half-width: see `against`. `beside` says more of how much such responses differ."""
     changes = responses - responses[:, :1]
     mean, wide = until.interval([float(x) for x in changes[:, place]])
     if within is not None:
@@ -370,16 +401,27 @@ def _change(responses: Runs, place: int, pooled: bool, within: Runs | None) -> t
         from scipy.special import stdtrit
 
         seeds, sets = responses.shape
-        left = responses - responses.mean(axis=0) - responses.mean(axis=1, keepdims=True) + responses.mean()
-        # Means of seeds take a part of it.
-        variances, degrees = factorial.moderated((left**2).sum(axis=0) / (seeds - 1) * sets / (sets - 1), seeds - 1)
+        if beside is not None and len(beside) == seeds and beside.shape[1] > 1:
+            # One chance for all: a pair of sets by itself says next to nothing of its own.
+            degrees = float((seeds - 1) * (sets - 1 + beside.shape[1] - 1))
+            variances = np.full(sets, ((_left(responses) ** 2).sum() + (_left(beside) ** 2).sum()) / degrees)
+        else:
+            # Means of seeds take a part of it.
+            rest = (_left(responses) ** 2).sum(axis=0) / (seeds - 1) * sets / (sets - 1)
+            variances, degrees = factorial.moderated(rest, seeds - 1)
         wide = float(stdtrit(degrees, 0.975)) * math.sqrt((variances[place] + variances[0]) / seeds) if place else 0.0
     return mean, wide
 
 
-def _against_ndr(of: Measured, place: int, pooled: bool = False) -> dict[str, float] | None:
+def _left(responses: Runs) -> Runs:
+    """What is left of responses `[seed, set]` without the means of seeds and sets."""
+    found: Runs = responses - responses.mean(axis=0) - responses.mean(axis=1, keepdims=True) + responses.mean()
+    return found
+
+
+def _against_ndr(of: Measured, place: int, pooled: bool = False, beside: Runs | None = None) -> dict[str, float] | None:
     """As `_against_known`, of rates that are found to a share only: that is in the half-width, too."""
-    found = _against_known(of, place, pooled)
+    found = _against_known(of, place, pooled, beside)
     if found is None or not place:
         return found
     share = 100 * NDR_WITHIN * (1 + found["pct"] / 100)
@@ -387,14 +429,22 @@ def _against_ndr(of: Measured, place: int, pooled: bool = False) -> dict[str, fl
 
 
 def _confirmed_ndr(
-    bench: Bench, fit: Sequence[Technique], chosen: Sequence[str], confirmed: Mapping[str, Any]
+    bench: Bench, fit: Sequence[Technique], chosen: Sequence[str], confirmed: Mapping[str, Any], alone: Runs
 ) -> dict[str, Any]:
-    """The highest rate without loss behind the lifted port, as it is and with the best set, on seeds of longer runs."""
+    """The highest rate without loss behind the lifted port, as it is and with the best set, on seeds of longer runs.
+
+    `alone` are those of each technique `[seed, set]`: of two seeds and two sets little is known of their chance.
+    """
     saturated = [confirmed["saturated_mpps"][side] for side in ("before", "after")]
     sets = [frozenset[str](), frozenset(chosen)]
     ndr = bench.without_loss("NDR of the best", sets, fit, np.log([saturated] * SEEDS_OF_BEST), CONFIRMED_FROM)
-    gain: Mapping[str, Any] = _against_ndr(ndr, 1) or {"pct": None, "half_width_pct": None}
+    gain: Mapping[str, Any] = _against_ndr(ndr, 1, pooled=True, beside=alone) or {"pct": None, "half_width_pct": None}
     return {"before": _mean_rate(ndr, 0), "after": _mean_rate(ndr, 1), **gain}
+
+
+def _mean_or_none(of: Measured, place: int) -> float | None:
+    mean = float(of.runs[:, place].mean())
+    return None if math.isnan(mean) else mean
 
 
 def _mean_rate(of: Measured, place: int) -> float | None:
@@ -403,14 +453,16 @@ def _mean_rate(of: Measured, place: int) -> float | None:
     return None if math.isnan(mean) else mean
 
 
-def _against_known(of: Measured, place: int, pooled: bool = True) -> dict[str, float] | None:
+def _against_known(
+    of: Measured, place: int, pooled: bool = True, beside: Runs | None = None
+) -> dict[str, float] | None:
     """As `against`, of the sets of which the response is known; None where the set is not among them."""
     responses = of.runs
     known = [each for each in range(responses.shape[1]) if not np.isnan(responses[:, each]).any()]
     if 0 not in known or place not in known:
         return None
     within = None if of.within is None else of.within[known]
-    return against(responses[:, known], known.index(place), pooled, within)
+    return against(responses[:, known], known.index(place), pooled, within, beside)
 
 
 def _energy_note(ranked: Sequence[Mapping[str, Any]], now: Mapping[str, Any]) -> str:
@@ -429,9 +481,41 @@ def _nj(now: Mapping[str, Any]) -> str:
     return f"{quantities.digits(now['energy_nj'])} nJ"
 
 
-def _cheapest(bench: Bench, fit: Sequence[Technique], screened: Mapping[str, Any], mpps: float) -> dict[str, Any]:
-    """The cheapest set that carries a rate: sets by cost, and of equal cost by the rate that main effects promise."""
+def _relief(bench: Bench, relieving: Sequence[Technique]) -> list[dict[str, Any]]:
+    """What each of these brings where PCIe is full, at the port and the link as they are: the cheapest first."""
+    measured = bench.at_the_port(relieving, SEEDS_ALONE)
+    rows = [
+        {
+            "name": each.name,
+            "title": each.title,
+            "kind": each.kind,
+            "set": list(each.overrides),
+            "rate": _against(measured, place + 1, pooled=True),
+            "command": bench.command([each]),
+        }
+        for place, each in enumerate(relieving)
+    ]
+    return sorted(rows, key=lambda row: (list(techniques.WHO).index(row["kind"]), -row["rate"]["pct"]))
+
+
+def _gains(
+    fit: Sequence[Technique],
+    screened: Mapping[str, Any],
+    relieving: Sequence[Technique],
+    relief: Sequence[Mapping[str, Any]] | None,
+) -> dict[str, float]:
+    """By name, the logarithm of what each technique is to bring at the port that there is."""
     gains = {each.name: effect.value for each, effect in zip(fit, screened["rate"], strict=True)}
+    if relief is not None:
+        # What else helps does so behind a faster link.
+        most = max(gains.values(), default=0.0)
+        sure = {row["name"]: techniques.surely(row["rate"], 1, len(relieving)) for row in relief}
+        gains |= {row["name"]: most + row["rate"]["pct"] if sure[row["name"]] else 0.0 for row in relief}
+    return gains
+
+
+def _cheapest(bench: Bench, fit: Sequence[Technique], gains: Mapping[str, float], mpps: float) -> dict[str, Any]:
+    """The cheapest set that carries a rate: sets by cost, and of equal cost by what `gains` promise of each."""
     helpful = [each for each in fit if gains[each.name] > 0]
     helpful = sorted(helpful, key=lambda each: -gains[each.name])[:_SUBSETS_OF]
     subsets = [subset for size in range(len(helpful) + 1) for subset in itertools.combinations(helpful, size)]

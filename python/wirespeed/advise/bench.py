@@ -6,7 +6,7 @@ import math
 import os
 import shlex
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -29,6 +29,8 @@ _LIFTS: Final = (1, 2, 4, 8, 16)
 _SATURATED: Final = 0.3
 # What is lost of line rate beyond chance: then the port is not what limits the machine.
 _LIMITED: Final = 0.01
+# Of its rate that PCIe carries where it is what limits, as a run's verdict has it.
+_LINK_FULL: Final = 0.95
 _FLOOR: Final = 0.05
 _LINE_RATE: Final = "traffic.load=1.0"
 # Settings that say how much is offered, of which there may be one.
@@ -133,6 +135,7 @@ class Bench:
         self._lift: list[str] = []
         self._line = self._port = math.inf
         self._saturated = 0.0
+        self._known: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Mapping[str, Any]]] = {}
         self.same_for_every_seed = False
         """Whether all seeds turned out to see the same packets, as with a capture."""
         self._engine = (Local if asked.in_processes else Threads)(asked.jobs, held=True)
@@ -167,6 +170,7 @@ class Bench:
         _refuse(own, "as it is")
         self.warmup = int(own.get("warmup_packets") or 0)
         row: Mapping[str, Any] = {}
+        at_port: Mapping[str, Any] | None = None
         lift = 0
         for factor in _LIFTS:
             lifted = self._lifted(factor)
@@ -182,9 +186,12 @@ class Bench:
                     f"take them in; give more, or leave it out for {PACKETS}"
                 )
             row, lift, self._lift = found, factor, lifted
-            if row["loss"] >= _SATURATED or (lift == 1 and row["loss"] > _LIMITED):
+            at_port = at_port or found
+            # What PCIe drops says nothing of the machine behind it.
+            if not _is_link_full(row) and (row["loss"] >= _SATURATED or (lift == 1 and row["loss"] > _LIMITED)):
                 break
         _refuse(row, "at line rate")
+        assert at_port is not None  # the first factor was run, or refused
         self._saturated = float(row["carried_mpps"])
         self._line = float(row["offered_mpps"])
         ndr = self._search([])
@@ -199,7 +206,10 @@ class Bench:
             "ndr_at_line_rate": ndr["load"] >= 1.0,
             "saturated_mpps": row["carried_mpps"],
             "lift": lift,
-            "link_share": _link_share(row),
+            "at_line_mpps": at_port["carried_mpps"],
+            "line_mpps": at_port["offered_mpps"],
+            "link_share": _link_share(at_port),
+            "link_full": _is_link_full(at_port),
             "llc_hits": {"own": own.get("levels.LLC.hit_rate"), "saturated": row.get("levels.LLC.hit_rate")},
             "rings": self._rings,
             "io_bytes": self._io_bytes,
@@ -221,38 +231,42 @@ class Bench:
         return whole * units.ways(llc["io_ways"]) // int(llc["ways"])
 
     def measure(
-        self, phase: str, sets: Sequence[frozenset[str]], fit: Sequence[Technique], seeds: int, own_load: bool = True
+        self,
+        phase: str,
+        sets: Sequence[frozenset[str]],
+        fit: Sequence[Technique],
+        seeds: int,
+        own_load: Collection[frozenset[str]],
     ) -> dict[str, Measured]:
-        """Responses: log of the rate at saturation; and, where `own_load` says so, others at the scenario's own load.
+        """Responses: log of the rate at saturation; and of sets among `own_load` others at the scenario's own load.
 
-        Those are log of p99, loss, and log of DRAM's energy a packet, NaN where it is not known.
+        Those are log of p99, loss, and log of DRAM's energy a packet: NaN where they are not known. What was run in an
+        earlier phase is not run again.
         """
         by_name = {each.name: each for each in fit}
         on = [[override for name in sorted(chosen) for override in by_name[name].overrides] for chosen in sets]
-        packets = [f"run.packets={self._asked.packets}"]
         saturated = {f"{place} saturated": [*each, *self._overload] for place, each in enumerate(on)}
-        rows = list(self._study(f"{phase}, saturated", saturated, packets, seeds, near=self._overload))
-        if own_load:
-            rows += self._study(phase, {f"{place} own": each for place, each in enumerate(on)}, packets, seeds)
+        own = {f"{place} own": each for place, each in enumerate(on) if sets[place] in own_load}
+        by_case = self._remembered(f"{phase}, saturated", saturated, seeds, self._overload)
+        by_case |= self._remembered(phase, own, seeds, ())
         found = {name: np.full((seeds, len(sets)), np.nan) for name in ("rate", "p99", "loss", "energy")}
         wide = {name: np.full(len(sets), np.nan) for name in found}
-        by_case: dict[str, list[Mapping[str, Any]]] = {}
-        for row in rows:
-            by_case.setdefault(str(row["case"]), []).append(row)
-            number, regime = str(row["case"]).split()
-            at = (int(row["replication"]), int(number))
-            if row["error"] is not None:
-                raise InputError(f"with {', '.join(sorted(sets[int(number)])) or 'no technique'}: {row['error']}")
-            if regime == "saturated":
-                found["rate"][at] = row["carried_mpps"]
-                wide["rate"][at[1]] = _relative("carried_mpps", row)
-            else:
-                wide["loss"][at[1]] = until.within(METRICS["loss"], row) or 0.0
-                wide["p99"][at[1]] = _relative("p99", row)
-                wide["energy"][at[1]] = _relative("dram_energy", row)
-                found["p99"][at] = math.log(max(row.get("sojourn_ns.p99") or 1.0, 1.0))
-                found["loss"][at] = row["loss"]
-                found["energy"][at] = math.log(row.get("dram.energy_nj_per_packet") or math.nan)
+        for case, runs in by_case.items():
+            number, regime = case.split()
+            for row in runs:
+                at = (int(row["replication"]), int(number))
+                if row["error"] is not None:
+                    raise InputError(f"with {', '.join(sorted(sets[int(number)])) or 'no technique'}: {row['error']}")
+                if regime == "saturated":
+                    found["rate"][at] = row["carried_mpps"]
+                    wide["rate"][at[1]] = _relative("carried_mpps", row)
+                else:
+                    wide["loss"][at[1]] = until.within(METRICS["loss"], row) or 0.0
+                    wide["p99"][at[1]] = _relative("p99", row)
+                    wide["energy"][at[1]] = _relative("dram_energy", row)
+                    found["p99"][at] = math.log(max(row.get("sojourn_ns.p99") or 1.0, 1.0))
+                    found["loss"][at] = row["loss"]
+                    found["energy"][at] = math.log(row.get("dram.energy_nj_per_packet") or math.nan)
         # A set that carries next to nothing would drown all others in the mean of logarithms.
         floor = _FLOOR * (float(np.median(found["rate"])) or self._saturated)
         found["rate"] = np.log(np.maximum(found["rate"], floor))
@@ -262,6 +276,32 @@ class Bench:
             self.same_for_every_seed = True
             return {name: Measured(runs, wide[name]) for name, runs in found.items()}
         return {name: Measured(runs) for name, runs in found.items()}
+
+    def at_the_port(self, each_alone: Sequence[Technique], seeds: int) -> Measured:
+        """Logs of the rate where line rate is offered at the port and the link as they are: of none, and of each."""
+        cases = {str(place): [*on, _LINE_RATE] for place, on in enumerate([(), *(one.overrides for one in each_alone)])}
+        by_case = self._remembered("what relieves PCIe", cases, seeds, [_LINE_RATE])
+        found, wide = np.full((seeds, len(cases)), np.nan), np.full(len(cases), np.nan)
+        for case, runs in by_case.items():
+            for row in runs:
+                if row["error"] is not None:
+                    raise InputError(f"at line rate, with {', '.join(cases[case])}: {row['error']}")
+                found[int(row["replication"]), int(case)] = math.log(row["carried_mpps"])
+                wide[int(case)] = _relative("carried_mpps", row)
+        return Measured(found, wide if all(until.see_the_same(runs) for runs in by_case.values()) else None)
+
+    def _remembered(
+        self, phase: str, cases: Mapping[str, list[str]], seeds: int, near: Sequence[str]
+    ) -> dict[str, list[Mapping[str, Any]]]:
+        """Rows of each case, a seed each, as long as a run of the comparison. What is known is not run again."""
+        keys = {case: (tuple(on), tuple(near)) for case, on in cases.items()}
+        missing = {case: on for case, on in cases.items() if len(self._known.get(keys[case], ())) < seeds}
+        found: dict[str, list[Mapping[str, Any]]] = {case: [] for case in missing}
+        if missing:
+            for row in self._study(phase, missing, [f"run.packets={self._asked.packets}"], seeds, near=near):
+                found[str(row["case"])].append(row)
+        self._known |= {keys[case]: rows for case, rows in found.items()}
+        return {case: self._known[key][:seeds] for case, key in keys.items()}
 
     def without_loss(
         self, phase: str, sets: Sequence[frozenset[str]], fit: Sequence[Technique], saturated: Runs, first: int = 0
@@ -496,7 +536,13 @@ def _link_share(row: Mapping[str, Any]) -> float | None:
     """How full the fuller way of PCIe is, 0 to 1; None where it is not known."""
     ways = (row.get("pcie.to_host_link_gbps"), row.get("pcie.from_host_link_gbps"))
     known, rate = [float(way) for way in ways if way is not None], row.get("pcie.rate_gbps")
-    return max(known) / float(rate) if known and rate else None
+    # Transfers count as they are asked for: of a short run more of them than pass while it lasts.
+    return min(max(known) / float(rate), 1.0) if known and rate else None
+
+
+def _is_link_full(row: Mapping[str, Any]) -> bool:
+    """Whether PCIe is what loses packets."""
+    return row["loss"] > _LIMITED and (_link_share(row) or 0.0) >= _LINK_FULL
 
 
 def _refuse(row: Mapping[str, Any], when: str) -> None:

@@ -11,12 +11,10 @@ from rich.text import Text
 
 from wirespeed import printed
 from wirespeed import quantities as q
-from wirespeed.advise.techniques import IS, WHO, helps
+from wirespeed.advise.techniques import IS, SHOWN, WHO, helps, surely
 
 # Interactions that are told; the document has all that are sure.
 _TOLD: Final = 5
-# Combinations that a terminal shows, beside each technique alone; the page has all.
-_SHOWN: Final = 4
 ANSWERED: Final = (
     "One run of {packets} packets at the target lost none. Techniques were not tried: without --target they are "
     "ranked, and `wirespeed run --search ndr` finds the highest rate without loss."
@@ -28,9 +26,6 @@ _REJECTED: Final = 1e-3
 _LESS: Final = 0.02
 _LEAKS: Final = 0.02
 _LOSS: Final = 5e-5
-# Of its rate that PCIe carries where it is what limits, as a run's verdict has it.
-_LINK_FULL: Final = 0.95
-_RELIEVES_PCIE: Final = ("long_reads", "compressed", "nic_payload")
 
 
 def headline(document: Mapping[str, Any]) -> str:
@@ -40,7 +35,10 @@ def headline(document: Mapping[str, Any]) -> str:
     best = document["best"]
     enough = _is_enough(document)
     nothing = "Nothing has to change: the port's line rate goes through without loss"
+    full = _full_link(document)
     if not best["techniques"]:
+        if full:
+            return full
         return nothing if enough else f"No technique surely helps {_goal(document)}: leave the machine as it is"
     first = _lead(document)
     lead = f"{first}. The best set, " if first else "Switch on "
@@ -49,6 +47,9 @@ def headline(document: Mapping[str, Any]) -> str:
     if enough:
         who = f"begins with {first}. The best set, " if first else "switches on "
         return f"{nothing}. Who wants more in reserve {who}{words}{tail}{gains}, behind a faster port"
+    if full:
+        who = f"begin with {first}. There the best set, " if first else "switch on "
+        return f"{full}. Behind a link and a port {document['now']['lift']} times as fast {who}{words}{tail}{gains}"
     return f"{'Begin with ' if first else ''}{lead}{words}{tail}{gains}"
 
 
@@ -95,25 +96,54 @@ def now(document: Mapping[str, Any]) -> list[str]:
             "rate without loss, since they are not lost, and not in what is carried. A rate without loss may be above "
             "one at saturation for that alone."
         )
-    if at["lift"] > 1:
+    compared = (
+        f"Rates are compared with port and PCIe {at['lift']} times as fast: at saturation "
+        f"{q.mpps(at['saturated_mpps'])} are carried, without loss {_rate_or_none(at['lifted_ndr_mpps'])}."
+    )
+    if at["lift"] == 1:
+        lines.append(f"Rates are compared at saturation, by line rate offered: {q.mpps(at['saturated_mpps'])} carried.")
+    elif at["link_full"]:
         lines.append(
-            "The port is full before the machine is. Rates are compared with port and PCIe "
-            f"{at['lift']} times as fast: at saturation {q.mpps(at['saturated_mpps'])} are carried, without "
-            f"loss {_rate_or_none(at['lifted_ndr_mpps'])}."
+            f"PCIe is full before the machine is ({q.share(at['link_share'], 0)}): it carries "
+            f"{q.mpps(at['at_line_mpps'])} of the {q.mpps(at['line_mpps'])} at line rate. {compared}"
         )
     else:
-        lines.append(f"Rates are compared at saturation, by line rate offered: {q.mpps(at['saturated_mpps'])} carried.")
-        if (at.get("link_share") or 0.0) >= _LINK_FULL:
-            lines.append(_full_link(document))
-    return [*lines, *(line for line in (full_rings(document), one_more_core(document)) if line)]
+        lines.append(f"The port is full before the machine is. {compared}")
+    lines += [line for line in (_relief(document), full_rings(document), one_more_core(document)) if line]
+    return lines
 
 
-def _full_link(document: Mapping[str, Any]) -> str:
-    """What relieves PCIe that is full, of what fits here."""
-    relief = [each["title"] for each in document["techniques"] if each["name"] in _RELIEVES_PCIE]
-    ways = " or ".join(["a faster link (nic.pcie.rate)", *relief])
-    full = q.share(document["now"]["link_share"], 0)
-    return f"PCIe is full there ({full}), so only what relieves it brings more: {ways}."
+def _full_link(document: Mapping[str, Any]) -> str | None:
+    """Where PCIe is full what relieves it: the cheapest that surely does, and what does most; None where it is not."""
+    if document["relief"] is None or document["goal"] == "p99":
+        return None
+    at, helping = document["now"], _relieving(document)
+    full = f"PCIe is full at {q.mpps(at['at_line_mpps'])} of {q.mpps(at['line_mpps'])}"
+    if not helping:
+        return f"{full}, and nothing that was tried relieves it"
+    most = max(helping, key=lambda each: each["rate"]["pct"])
+    told = [helping[0]] if most is helping[0] else [helping[0], most]
+    ways = [f"{each['title']} ({IS[each['kind']]}), {_percent(each)}" for each in told]
+    return f"{full}: {', or '.join(ways)}"
+
+
+def _relieving(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What surely relieves PCIe, the cheapest first."""
+    tried = document["relief"] or []
+    return [each for each in tried if surely(each["rate"], 1, len(tried))]
+
+
+def _relief(document: Mapping[str, Any]) -> str | None:
+    """What each that may relieve PCIe brings at the port that there is."""
+    tried = document["relief"]
+    if tried is None:
+        return None
+    brings = ", ".join(f"{each['title']} {_percent(each)}" for each in tried)
+    return f"At the port and the link that there are: {brings}."
+
+
+def _percent(technique: Mapping[str, Any]) -> str:
+    return _effect({**technique["rate"], "sure": _is_sure(technique["rate"])})
 
 
 def full_rings(document: Mapping[str, Any]) -> str | None:
@@ -217,8 +247,8 @@ def combinations(document: Mapping[str, Any], most: int | None = None) -> tuple[
         [
             " + ".join(each["techniques"]) or "as it is",
             _gain(each["rate"]["pct"], each["rate"]["half_width_pct"]),
-            _gain(each["p99"]["pct"], each["p99"]["half_width_pct"]),
-            q.probability(each["loss"]),
+            _or_missing(each["p99"]),
+            q.MISSING if each["loss"] is None else q.probability(each["loss"]),
         ]
         for each in sets
     ]
@@ -229,8 +259,7 @@ def combinations(document: Mapping[str, Any], most: int | None = None) -> tuple[
     for name, place in more.items():
         heads.insert(place, {"ndr": "NDR"}.get(name, name))
         for row, each in zip(rows, sets, strict=True):
-            change = each[name]
-            row.insert(place, q.MISSING if change is None else _gain(change["pct"], change["half_width_pct"]))
+            row.insert(place, _or_missing(each[name]))
     return heads, rows
 
 
@@ -284,8 +313,7 @@ def retried(document: Mapping[str, Any]) -> str | None:
     if found is None:
         return None
     goal = document["goal"]
-    change = found["with"][goal]
-    gain = q.MISSING if change is None else _gain(change["pct"], change["half_width_pct"])
+    gain = _or_missing(found["with"][goal])
     kept = "taken" if found["taken"] else "no sure gain over the set without it, so left out"
     what = {"rate": "at saturation", "ndr": "without loss", "p99": "of p99"}[goal]
     return f"{found['title']} ({', '.join(found['set'])}): with it the set brings {gain} {what}: {kept}"
@@ -321,6 +349,10 @@ def commands(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     if _is_enough(document):
         found.append(("Run it as it is, which keeps line rate", document["now"]["command"]))
+    found += [
+        (f"Run it with what relieves PCIe at least cost, {each['name']}", each["command"])
+        for each in _relieving(document)[:1]
+    ]
     first = document["first"]
     if first is not None and _lead(document):
         found.append((f"Run it with the cheapest change that helps, {first['technique']}", first["command"]))
@@ -353,7 +385,7 @@ def summary(document: Mapping[str, Any]) -> RenderableType:
     parts.append(Text(f" {ranked_by(document)}", "dim"))
     parts += [Text(), Text("At the scenario's own load, alone", "bold"), _table(*at_own_load(document))]
     if document["combinations"]:
-        parts += [Text(), _table(*combinations(document, _SHOWN))]
+        parts += [Text(), _table(*combinations(document, SHOWN))]
     same = seeds(document)
     maybe = [without_loss(document), retried(document), f"{same}." if same else None, target(document)]
     told = [*interactions(document), confirmation(document), *(line for line in maybe if line)]
@@ -406,6 +438,10 @@ def _gain(percent: float, wide: float) -> str:
     """A change in percent with its half-width, both to the same decimal."""
     decimals = 1 if abs(percent) >= 0.95 or wide >= 0.95 else 2
     return f"{percent:+.{decimals}f} ± {wide:.{decimals}f} %"
+
+
+def _or_missing(change: Mapping[str, float] | None) -> str:
+    return q.MISSING if change is None else _gain(change["pct"], change["half_width_pct"])
 
 
 def _known_gain(found: Mapping[str, Any]) -> str:
