@@ -75,7 +75,7 @@ def advise(asked: Asked) -> dict[str, Any]:
         relief = _relief(bench, relieving) if relieving else None
         screened = _screened(bench, fit, asked.goal)
         best = _best_few(fit, screened, asked.goal)
-        combined = _combined(bench, best, asked.goal) if best else None
+        combined = _combined(bench, best, asked.goal, screened["runs"]) if best else None
         reached = None
         if target is not None:
             gains = _gains(fit, screened, relieving, relief)
@@ -88,7 +88,7 @@ def advise(asked: Asked) -> dict[str, Any]:
         confirmed = bench.confirm(techniques.named(chosen, of_best), now)
         confirmed["lifted_ndr"] = None
         if chosen:
-            confirmed["lifted_ndr"] = _confirmed_ndr(bench, of_best, chosen, confirmed, screened["ndr_runs"])
+            confirmed["lifted_ndr"] = _confirmed_ndr(bench, of_best, chosen, confirmed, screened["runs"]["ndr"])
     finally:
         bench.close()
     ranked = _ranked(fit, screened, asked.goal)
@@ -194,7 +194,8 @@ def _screened(bench: Bench, fit: Sequence[Technique], goal: str) -> dict[str, An
     found["alone"]["energy"] = [_against_known(alone["energy"], place + 1) for place in range(len(fit))]
     ndr = _ndr_alone(bench, fit, singly, alone["rate"].runs, _searched(found["alone"], goal))
     found["alone"]["ndr"] = [_against_ndr(ndr, place + 1, pooled=True) for place in range(len(fit))]
-    found["ndr_runs"] = ndr.runs[:, ~np.isnan(ndr.runs).any(axis=0)]
+    found["runs"] = {name: of.runs[:, ~np.isnan(of.runs).any(axis=0)] for name, of in alone.items()}
+    found["runs"]["ndr"] = ndr.runs[:, ~np.isnan(ndr.runs).any(axis=0)]
     found["lifted_ndr_mpps"] = _mean_rate(ndr, 0)
     if goal == "ndr" and found["lifted_ndr_mpps"] is None:
         raise InputError("--goal ndr: as it is the machine loses packets at any rate; take --goal rate")
@@ -268,8 +269,12 @@ def _best_few(fit: Sequence[Technique], screened: Mapping[str, Any], goal: str) 
     return [fit[place] for value, place in sorted(helps, reverse=True) if value > 0][:BEST]
 
 
-def _combined(bench: Bench, best: Sequence[Technique], goal: str) -> dict[str, Any]:
-    """Every combination of the best few, the others off."""
+def _combined(bench: Bench, best: Sequence[Technique], goal: str, alone: Mapping[str, Runs]) -> dict[str, Any]:
+    """Every combination of the best few, the others off.
+
+    `alone` are responses of each technique: of the few sets that are run at the scenario's load, too, they say by how
+    much such responses differ.
+    """
     design = factorial.full(len(best))
     sets = [frozenset(each.name for each, on in zip(best, row, strict=True) if on) for row in design.on]
     phase = "the best in every combination"
@@ -295,8 +300,8 @@ def _combined(bench: Bench, best: Sequence[Technique], goal: str) -> dict[str, A
             "techniques": sorted(chosen),
             "rate": _against(responses["rate"], place, pooled=True),
             "ndr": _against_ndr(responses["ndr"], place, pooled=True) if "ndr" in responses else None,
-            "p99": _against_known(responses["p99"], place),
-            "energy": _against_known(responses["energy"], place),
+            "p99": _against_known(responses["p99"], place, beside=None if goal == "p99" else alone["p99"]),
+            "energy": _against_known(responses["energy"], place, beside=None if goal == "p99" else alone["energy"]),
             "loss": _mean_or_none(responses["loss"], place),
         }
         for place, chosen in enumerate(sets)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, Final
@@ -9,7 +10,7 @@ from typing import Any, Final
 import altair as alt
 
 from wirespeed.advise import text
-from wirespeed.advise.techniques import IS
+from wirespeed.advise.techniques import IS, surely
 from wirespeed.report import charts
 from wirespeed.report.notebook import answer as card
 from wirespeed.report.shell import shell, table
@@ -18,10 +19,13 @@ from wirespeed.report.shell import shell, table
 def page(document: Mapping[str, Any]) -> str:
     """One HTML document that needs no network."""
     title = f"Advice for {document['name'] or document['scenario']}"
-    under = "".join(f"<p class=about>{escape(line)}</p>" for line in text.now(document))
+    # The first sentence is the answer; what follows from it stands below.
+    answer, *rest = text.headline(document).split(". ", 1)
+    under = "".join(f"<p>{escape(line)}.</p>" for line in rest)
+    under += "".join(f"<p class=about>{escape(line)}</p>" for line in text.now(document))
     if document.get("answered"):
         run = "".join(f"<p>{escape(label)}:</p>{_code(command)}" for label, command in text.commands(document))
-        return shell(title, text.headline(document), under, f"<section><h2>Run it</h2>{run}</section>", "keeps")
+        return shell(title, answer, under, f"<section><h2>Run it</h2>{run}</section>", "keeps")
     under += f"<p class=about>{escape(text.confirmation(document))}</p>"
     more = text.without_loss(document)
     under += f"<p class=about>{escape(more)}</p>" if more else ""
@@ -65,7 +69,7 @@ def page(document: Mapping[str, Any]) -> str:
     left += [["", name, where] for name, where in document["elsewhere"].items()]
     body += f"<section><h2>What does not fit here</h2>{table(['technique', 'what it is', 'why'], left, _WORDS)}"
     body += "</section>"
-    return shell(title, text.headline(document), under, body, text.verdict(document))
+    return shell(title, answer, under, body, text.verdict(document))
 
 
 def _sentence(words: str) -> str:
@@ -85,7 +89,11 @@ def _charts(document: Mapping[str, Any]) -> str:
     order = [each["name"] for each in document["techniques"]]
     goal = document["goal"]
     drawn = [
-        _bars([_bar(each, each["alone"][what], what == "p99") for each in document["techniques"]], order, _TITLES[what])
+        _bars(
+            [_bar(each, each["alone"][what], what == "p99", len(order)) for each in document["techniques"]],
+            order,
+            _TITLES[what],
+        )
         for what in (goal, "rate" if goal == "p99" else "p99")
     ]
     losses = [
@@ -93,7 +101,9 @@ def _charts(document: Mapping[str, Any]) -> str:
         for each in document["techniques"]
     ]
     if any(text.changes_loss(each["loss"]) for each in document["techniques"]):
-        bars = [_bar(each, loss, True, 2) for each, loss in zip(document["techniques"], losses, strict=True)]
+        bars = [
+            _bar(each, loss, True, len(order), 2) for each, loss in zip(document["techniques"], losses, strict=True)
+        ]
         drawn.append(_bars(bars, order, "loss at its own load, alone, points"))
         note = ""
     else:
@@ -115,12 +125,13 @@ def _against_cost(document: Mapping[str, Any]) -> str:
 def gain_against_cost(document: Mapping[str, Any], what: str) -> alt.LayerChart:
     """What each technique alone changes, over what it takes: from settings to new hardware."""
     rows = [
-        _bar(each, each["alone"][what], what == "p99") | {"who": IS[each["kind"]]}
+        _bar(each, each["alone"][what], what == "p99", len(document["techniques"])) | {"who": IS[each["kind"]]}
         for each in document["techniques"]
         if each["alone"][what] is not None
     ]
     # Side by side, in the order of their gains.
     rows = [row | {"place": place} for place, row in enumerate(sorted(rows, key=lambda row: row["y"]))]
+    rows = _names_apart(rows)
     base = alt.Chart(charts.data(rows)).encode(
         x=alt.X(
             "who:N", sort=list(IS.values()), axis=alt.Axis(title="what it takes, the cheapest first", labelAngle=0)
@@ -135,10 +146,29 @@ def gain_against_cost(document: Mapping[str, Any], what: str) -> alt.LayerChart:
     names = (
         base.transform_filter("datum.helps")
         .mark_text(align="right", dx=-7, fontSize=12, color="var(--ink)")
-        .encode(y="y:Q", text="name:N")
+        .encode(y="name_y:Q", text="name:N")
     )
-    drawn: alt.LayerChart = (spans + points + names).properties(width=2 * charts.WIDTH - 100, height=260)
+    drawn: alt.LayerChart = (spans + points + names).properties(width=2 * charts.WIDTH - 100, height=_COST_HEIGHT)
     return drawn
+
+
+_COST_HEIGHT: Final = 260
+_NAME_HEIGHT: Final = 15
+
+
+def _names_apart(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows in the order of their gains, with the height of each one's name: as far above the last one's as it takes."""
+    span = max((row["high"] for row in rows), default=0.0) - min((row["low"] for row in rows), default=0.0)
+    apart = span * _NAME_HEIGHT / _COST_HEIGHT
+    last: dict[str, float] = {}
+    found = []
+    for row in rows:
+        height = row["y"]
+        if row["helps"]:
+            height = max(height, last.get(row["who"], -math.inf) + apart)
+            last[row["who"]] = height
+        found.append({**row, "name_y": height})
+    return found
 
 
 # Room for the longest name: a browser's font may be wider than that of which the drawing was measured.
@@ -151,9 +181,13 @@ _TITLES: Final = {
 
 
 def _bar(
-    technique: Mapping[str, Any], change: Mapping[str, float] | None, less_is_better: bool, decimals: int = 1
+    technique: Mapping[str, Any],
+    change: Mapping[str, float] | None,
+    less_is_better: bool,
+    of: int,
+    decimals: int = 1,
 ) -> dict[str, Any]:
-    """A row of a chart; a change that is not known has no bar."""
+    """A row of a chart of so many; a change that is not known has no bar."""
     if change is None:
         return {"name": technique["name"], "y": None, "low": None, "high": None, "helps": False, "words": "not known"}
     pct, wide = change["pct"], change["half_width_pct"]
@@ -162,7 +196,7 @@ def _bar(
         "y": pct,
         "low": pct - wide,
         "high": pct + wide,
-        "helps": (pct < 0) == less_is_better and abs(pct) > wide,
+        "helps": surely(change, -1 if less_is_better else 1, of),
         "words": f"{technique['title']}: {pct:+.{decimals}f} ± {wide:.{decimals}f}",
     }
 
@@ -170,7 +204,7 @@ def _bar(
 def chart(document: Mapping[str, Any], what: str) -> alt.LayerChart:
     """What each technique alone changes of the rate, the rate without loss ("ndr") or the 99th percentile."""
     techniques = document["techniques"]
-    rows = [_bar(each, each["alone"][what], what == "p99") for each in techniques]
+    rows = [_bar(each, each["alone"][what], what == "p99", len(techniques)) for each in techniques]
     return _chart(rows, [each["name"] for each in techniques], _TITLES[what])
 
 

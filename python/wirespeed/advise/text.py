@@ -49,7 +49,7 @@ def headline(document: Mapping[str, Any]) -> str:
         return f"{nothing}. Who wants more in reserve {who}{words}{tail}{gains}, behind a faster port"
     if full:
         who = f"begin with {first}. There the best set, " if first else "switch on "
-        return f"{full}. Behind a link and a port {document['now']['lift']} times as fast {who}{words}{tail}{gains}"
+        return f"{full}. Behind a link and a port {document['now']['lift']} times as fast, {who}{words}{tail}{gains}"
     return f"{'Begin with ' if first else ''}{lead}{words}{tail}{gains}"
 
 
@@ -105,7 +105,7 @@ def now(document: Mapping[str, Any]) -> list[str]:
     elif at["link_full"]:
         lines.append(
             f"PCIe is full before the machine is ({q.share(at['link_share'], 0)}): it carries "
-            f"{q.mpps(at['at_line_mpps'])} of the {q.mpps(at['line_mpps'])} at line rate. {compared}"
+            f"{q.digits(at['at_line_mpps'])} of {q.mpps(at['line_mpps'])} at line rate. {compared}"
         )
     else:
         lines.append(f"The port is full before the machine is. {compared}")
@@ -118,7 +118,7 @@ def _full_link(document: Mapping[str, Any]) -> str | None:
     if document["relief"] is None or document["goal"] == "p99":
         return None
     at, helping = document["now"], _relieving(document)
-    full = f"PCIe is full at {q.mpps(at['at_line_mpps'])} of {q.mpps(at['line_mpps'])}"
+    full = f"PCIe is full at {q.digits(at['at_line_mpps'])} of {q.mpps(at['line_mpps'])}"
     if not helping:
         return f"{full}, and nothing that was tried relieves it"
     most = max(helping, key=lambda each: each["rate"]["pct"])
