@@ -135,6 +135,7 @@ class Bench:
         self._lift: list[str] = []
         self._line = self._port = math.inf
         self._saturated = 0.0
+        self._is_calm = False
         self._known: dict[tuple[tuple[str, ...], tuple[str, ...]], list[Mapping[str, Any]]] = {}
         self.same_for_every_seed = False
         """Whether all seeds turned out to see the same packets, as with a capture."""
@@ -168,6 +169,7 @@ class Bench:
         if own["error"] is not None:
             raise InputError(str(own["error"]))
         _refuse(own, "as it is")
+        self._is_calm = own["loss"] == 0
         self.warmup = int(own.get("warmup_packets") or 0)
         row: Mapping[str, Any] = {}
         at_port: Mapping[str, Any] | None = None
@@ -320,7 +322,7 @@ class Bench:
         bursts = int(self.resolved["machine"]["cores"]) * int(self.resolved["nic"]["burst"])
         growth = NDR_WITHIN * packets + bursts
         # Rings that an overload has filled are not empty soon at a rate just below it.
-        at_half = [*self._lift, _offered(self._saturated / 2, self._line)]
+        calm = [] if self._is_calm else [*self._lift, _offered(self._saturated / 2, self._line)]
         found = np.full(saturated.shape, np.nan)
         for replication in range(saturated.shape[0]):
             seed = until.seed(self._seed, first + replication)
@@ -330,7 +332,7 @@ class Bench:
                     str(place): [*on[place], *self._lift, _offered(rate, self._line)] for place, rate in rates.items()
                 }
                 rows = self._study(
-                    f"{phase}, trial {number}", cases, [f"run.packets={packets}"], 1, seed=seed, near=at_half
+                    f"{phase}, trial {number}", cases, [f"run.packets={packets}"], 1, seed=seed, near=calm
                 )
                 for row in rows:
                     if row["error"] is not None:

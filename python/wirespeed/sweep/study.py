@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -235,13 +236,16 @@ class _Runs:
         self._folder.find(task.key for tasks in self._tasks.values() for task in tasks)
         if self._retry_failed:
             self._folder.forget_failed()
-        given: dict[str, Task] = {}
+        wanted: list[list[Task]] = []
         for place, tasks in self._tasks.items():
             missing = [task for task in tasks if self._folder.get(task.key) is None]
-            for task in missing or self._more(place):
-                given.setdefault(task.key, task)
+            wanted.append(missing or self._more(place))
         self._known = sum(self._folder.get(key) is not None for key in self._points)
-        yield from given.values()
+        # Whoever comes with a new seed first makes the machine that others of it begin near, and these wait for it. So
+        # one point begins with all seeds, the one of which most is made last, and the others come a seed after another.
+        first = next((tasks for tasks in wanted if tasks), [])
+        ordered = [*first[::-1], *(task for of_seed in itertools.zip_longest(*wanted) for task in of_seed if task)]
+        yield from {task.key: task for task in ordered}.values()
 
     def finished(self, outcome: Outcome) -> list[Task]:
         """Keeps what came of a run, and says what is to be run because of it."""
