@@ -538,8 +538,7 @@ def _link_share(row: Mapping[str, Any]) -> float | None:
     """How full the fuller way of PCIe is, 0 to 1; None where it is not known."""
     ways = (row.get("pcie.to_host_link_gbps"), row.get("pcie.from_host_link_gbps"))
     known, rate = [float(way) for way in ways if way is not None], row.get("pcie.rate_gbps")
-    # Transfers count as they are asked for: of a short run more of them than pass while it lasts.
-    return min(max(known) / float(rate), 1.0) if known and rate else None
+    return max(known) / float(rate) if known and rate else None
 
 
 def _is_link_full(row: Mapping[str, Any]) -> bool:

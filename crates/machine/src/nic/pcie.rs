@@ -243,24 +243,21 @@ impl PcieLink {
         self.unloaded_in(bytes + beside, PcieLink::packets(bytes, self.max_payload) + u64::from(begins))
     }
 
-    /// How much of what was sent is still waiting or crossing at `now`, in bytes of link time.
-    pub fn backlog(&self, now: Ps) -> u64 {
-        (self.free.since(now).as_ns() * self.rate.gbps() / 8.0) as u64
-    }
-
     /// One-way latency.
     pub fn latency(&self) -> Ps {
         self.latency
     }
 
-    /// Payload bytes sent so far.
+    /// Payload bytes asked to be sent so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Bytes sent so far, framing and headers included: what the rate is for.
-    pub fn carried(&self) -> u64 {
-        self.carried
+    /// Bytes that have passed by `now`, framing and headers included: what the rate is for. What waits for the link is not among
+    /// them.
+    pub fn carried(&self, now: Ps) -> u64 {
+        let waits = self.free.since(now).as_ns() * self.rate.gbps() / 8.0;
+        self.carried.saturating_sub(waits.round() as u64)
     }
 }
 
@@ -286,8 +283,11 @@ mod tests {
         // 600 B in three packets: 672 B at 8 B/ns are 84 ns.
         assert_eq!((link.unloaded(600), link.transfer(Ps::ZERO, 600)), (Ps::from_ns(484), Ps::from_ns(484)));
         assert_eq!(link.transfer(Ps::ZERO, 600), Ps::from_ns(568));
-        assert_eq!(link.backlog(Ps::from_ns(84)), 672);
-        assert_eq!((link.bytes(), link.carried()), (1200, 1344));
+        assert_eq!((link.bytes(), link.carried(Ps::from_ns(168))), (1200, 1344));
+        // What has not passed does not count: the second begins at 84 ns.
+        assert_eq!(link.carried(Ps::from_ns(84)), 672);
+        assert_eq!(link.carried(Ps::from_ns(126)), 1008);
+        assert_eq!(link.carried(Ps::from_ns(999)), 1344);
     }
 
     #[test]
@@ -301,7 +301,7 @@ mod tests {
         // 1,500 B take two requests, and a write that comes then waits for them.
         link.ask(Ps::ZERO, 1500);
         assert_eq!(link.transfer(Ps::ZERO, 56), Ps(449_000));
-        assert_eq!((link.bytes(), link.carried()), (248, 172 + 92 + 48 + 80));
+        assert_eq!((link.bytes(), link.carried(Ps::from_ns(9_999))), (248, 172 + 92 + 48 + 80));
     }
 
     #[test]

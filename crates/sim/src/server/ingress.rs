@@ -56,10 +56,7 @@ impl Server {
             let wire = self.wire.time_for(packet.wire_bytes());
             lives.arrives(packet.id, packet.frame_bytes, queue / self.nic.queues_per_core, now, wire);
         }
-        let held = self.nic.up.backlog(now)
-            + self.nic.stalled_bytes
-            + self.nic.intake.as_ref().map_or(0, |intake| intake.bytes());
-        if held + u64::from(packet.frame_bytes) > self.nic.fifo_bytes {
+        if self.nic.held_bytes(now) + u64::from(packet.frame_bytes) > self.nic.fifo_bytes {
             self.lose(packet, queue / self.nic.queues_per_core, Loss::NicFifoFull, observer);
         } else if let Some(intake) = &mut self.nic.intake {
             if let Some(at) = intake.push(packet, queue, now) {
@@ -115,7 +112,9 @@ impl Server {
         let told_at = self.told_at(core, queue, &buffer);
         let told = (self.nic.driver.written(), self.nic.driver.begins_write(told_at.0));
         let crossing = self.nic.up.unloaded_with(bytes, told);
-        let at = self.nic.up.transfer_with(now, bytes, told) + self.nic.rx_pipeline;
+        let crossed = self.nic.up.transfer_with(now, bytes, told);
+        self.nic.leaves(bytes, crossed);
+        let at = crossed + self.nic.rx_pipeline;
         let bytes = bytes + told.0;
         let in_nic = now - packet.arrival + self.nic.rx_pipeline;
         if let Some(lives) = &mut self.lives {

@@ -774,12 +774,13 @@ impl Server {
 
     /// Payload bytes that crossed PCIe so far: to the host, from the host.
     pub fn pcie_bytes(&self) -> (u64, u64) {
-        (self.nic.up.bytes(), self.nic.down.bytes())
+        (self.nic.up.bytes() - self.nic.still_there(self.engine.now()), self.nic.down.bytes())
     }
 
     /// As [`Server::pcie_bytes`], with framing and headers.
     pub fn pcie_carried(&self) -> (u64, u64) {
-        (self.nic.up.carried(), self.nic.down.carried())
+        let now = self.engine.now();
+        (self.nic.up.carried(now), self.nic.down.carried(now))
     }
 
     /// Packets lost so far, for want of anything.

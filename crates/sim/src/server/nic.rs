@@ -27,7 +27,10 @@ pub(super) struct ServerNic {
     pub(super) fifo_bytes: u64,
     /// Packets that cross PCIe, in order.
     pub(super) crossing: VecDeque<Crossing>,
-    /// How many of them, the oldest, wait for credits only, and their bytes, which the NIC holds.
+    /// When each packet that the NIC's packet memory holds for the link will have left it, and its bytes, in order.
+    pub(super) leaving: VecDeque<(Ps, u64)>,
+    pub(super) leaving_bytes: u64,
+    /// How many that have crossed, the oldest, wait for credits only, and their bytes, which the NIC holds.
     pub(super) stalled: usize,
     pub(super) stalled_bytes: u64,
     /// What the NIC sends, where queues take turns.
@@ -65,6 +68,8 @@ state::state!(ServerNic {
     values: [
         credits,
         crossing,
+        leaving,
+        leaving_bytes,
         stalled,
         stalled_bytes,
         common,
@@ -85,6 +90,29 @@ state::state!(ServerNic {
 });
 
 impl ServerNic {
+    /// Bytes of packets in the packet memory at `now`: of those that are on their way over the link, wait for it or for credits, or
+    /// were not taken in yet. What else goes over the link takes time of it, and no room here.
+    pub(super) fn held_bytes(&mut self, now: Ps) -> u64 {
+        while let Some(&(at, bytes)) = self.leaving.front()
+            && at <= now
+        {
+            self.leaving_bytes -= bytes;
+            self.leaving.pop_front();
+        }
+        self.leaving_bytes + self.stalled_bytes + self.intake.as_ref().map_or(0, |intake| intake.bytes())
+    }
+
+    /// Bytes of packets that have not left over the link by `now`.
+    pub(super) fn still_there(&self, now: Ps) -> u64 {
+        self.leaving.iter().rev().take_while(|(at, _)| *at > now).map(|(_, bytes)| bytes).sum()
+    }
+
+    /// A packet of `bytes` crosses the link until `at`, latency included.
+    pub(super) fn leaves(&mut self, bytes: u64, at: Ps) {
+        self.leaving.push_back((at - self.up.latency(), bytes));
+        self.leaving_bytes += bytes;
+    }
+
     /// That of `scenario`, which takes from `pool` what is in rings that queues share.
     ///
     /// # Errors
@@ -104,6 +132,8 @@ impl ServerNic {
             down: PcieLink::new(&nic.pcie),
             fifo_bytes: nic.fifo.bytes(),
             crossing: VecDeque::new(),
+            leaving: VecDeque::new(),
+            leaving_bytes: 0,
             stalled: 0,
             stalled_bytes: 0,
             output: nic.output_block.map(|n| Box::new(NicOutput::new(n, nic.cache_cells, cores, ports))),
