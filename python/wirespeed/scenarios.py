@@ -51,12 +51,17 @@ def find(scenario: str | os.PathLike[str] | Mapping[str, object]) -> Scenario:
         raise InputError(
             f"a scenario is a TOML file, TOML text, the name of a shipped one or a dict, not a {kind}"
         ) from None
-    if Path(spelled).exists():
+    shipped = scenario_names()
+
+    def is_there(name: str) -> bool:
+        # A folder that is named as a shipped scenario holds results of it.
+        return Path(name).exists() and not (name in shipped and Path(name).is_dir())
+
+    if is_there(spelled):
         return Scenario(_read(spelled), spelled)
     name, *overrides = _OVERRIDE_COMMA.split(spelled)
-    if overrides and Path(name).exists():
+    if overrides and is_there(name):
         return Scenario(_read(name), name, tuple(overrides))
-    shipped = scenario_names()
     if name in shipped:
         return Scenario(preset("scenario", name), name, tuple(overrides))
     if name.endswith(".toml") or os.sep in name:

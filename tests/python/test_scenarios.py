@@ -54,6 +54,18 @@ def test_a_file_comes_before_a_shipped_name(tmp_path: Path, monkeypatch: pytest.
     assert scenarios.find(name).text == "mine = 1\n"
 
 
+def test_a_folder_does_not_hide_a_shipped_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = scenarios.scenario_names()[0]
+    (tmp_path / name).mkdir()
+    (tmp_path / "other").mkdir()
+    monkeypatch.chdir(tmp_path)
+    shipped = scenarios.find(name)
+    assert "[machine]" in shipped.text
+    assert scenarios.find(f"{name},machine.cores=2").overrides == ("machine.cores=2",)
+    with pytest.raises(InputError, match="other: is a folder"):
+        scenarios.find("other")
+
+
 def test_a_copy_of_a_shipped_standard_as_a_part_of_ones_own_gives_the_same_bits(tmp_path: Path) -> None:
     few = {"run.packets": 2000, "run.warmup": 300, "run.curve": [], "function.forward.prefixes": 1000}
     part = tmp_path / "part.toml"

@@ -346,7 +346,44 @@ pub(super) fn title(before: &toml::Table, after: &toml::Table, origin: &str) -> 
     // A shipped title tells of shipped traffic.
     let replaced = changes.iter().any(|(path, _)| path == "traffic.capture") && find(SCENARIOS, origin).is_some();
     let base = if replaced || own.is_empty() { origin } else { own };
-    Some(format!("{base} ({})", listed(&changes)))
+    // A title that tells of changes is of a result: those of settings that are changed again are none.
+    let (base, mut told, more) = told_changes(base);
+    told.retain(|(path, _)| !changes.iter().any(|(again, _)| again == path));
+    told.append(&mut changes);
+    Some(format!("{base} ({})", listed(&told, more)))
+}
+
+/// A title without the changes that [`title`] has put at its end, those that it names, and how many more there are.
+fn told_changes(title: &str) -> (&str, Vec<(String, String)>, usize) {
+    let nothing = (title, Vec::new(), 0);
+    let Some((base, inner)) = title.strip_suffix(')').and_then(|title| title.split_once(" (")) else { return nothing };
+    let (named, more) = match inner.strip_suffix(" more").and_then(|inner| inner.rsplit_once(" and ")) {
+        Some((named, more)) => (named, more.parse().unwrap_or_default()),
+        None => (inner, 0),
+    };
+    let mut found: Vec<(String, String)> = Vec::new();
+    for part in named.split(", ") {
+        match (part.split_once('='), found.last_mut()) {
+            (Some((path, value)), _) if is_path(path) => found.push((path.into(), value.into())),
+            // A list has commas, too.
+            (_, Some((_, value))) => *value = format!("{value}, {part}"),
+            _ => return nothing,
+        }
+    }
+    (base, found, more)
+}
+
+/// Whether a text is the path of a setting.
+fn is_path(text: &str) -> bool {
+    let is_key = |key: &str| !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
+    text.split('.').all(is_key)
+}
+
+/// Whether a machine's name is one that [`machine_name`] made of the machine `usual`, and tells of other settings.
+pub(super) fn is_made_of(name: &str, usual: &toml::Table) -> bool {
+    let preset = usual.get("machine").and_then(|machine| machine.get("name")).and_then(toml::Value::as_str);
+    let with = preset.and_then(|preset| name.strip_prefix(preset)).and_then(|rest| rest.strip_prefix(" with "));
+    with.is_some_and(|told| told.split(", ").any(|part| part.split_once('=').is_some_and(|(path, _)| is_path(path))))
 }
 
 /// What `after` has otherwise than `before`, by path; what it lacks has been replaced. Of a file the name alone.
@@ -399,17 +436,17 @@ pub(super) fn machine_name(machine: &MachineSpec, usual: &toml::Table, nic: Opti
             && (!by_standard || path == "dram.standard" || !path.starts_with("dram."))
     });
     let nic = nic.map(|name| Path::new(name).file_stem().unwrap_or_default().to_string_lossy().into_owned());
-    let listed = Some(listed(&changes)).filter(|_| !changes.is_empty());
+    let listed = Some(listed(&changes, 0)).filter(|_| !changes.is_empty());
     let told: Vec<String> = nic.into_iter().chain(listed).collect();
     let with = if told.is_empty() { "" } else { " with " };
     format!("{}{with}{}", machine.name, told.join(", "))
 }
 
-/// The first of some changes, and how many more there are.
-pub(super) fn listed(changes: &[(String, String)]) -> String {
+/// The first of some changes, and how many more there are, beside `unnamed`.
+fn listed(changes: &[(String, String)], unnamed: usize) -> String {
     let named: Vec<String> =
         changes.iter().take(NAMED_CHANGES).map(|(path, value)| format!("{path}={value}")).collect();
-    let more = changes.len().saturating_sub(NAMED_CHANGES);
+    let more = changes.len().saturating_sub(NAMED_CHANGES) + unnamed;
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!("{}{more}", named.join(", "))
 }

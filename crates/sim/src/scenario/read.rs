@@ -7,8 +7,8 @@ use units::Frequency;
 use super::error::ScenarioError;
 use super::files::FILES;
 use super::overlay::{
-    apply, drop_made_traffic, fit_io_ways, fit_size, get_mut, grow_pool, machine_name, names_first, not_a_number,
-    refuse_counted_masks, table, title, ways_of,
+    apply, drop_made_traffic, fit_io_ways, fit_size, get_mut, grow_pool, is_made_of, machine_name, names_first,
+    not_a_number, refuse_counted_masks, table, title, ways_of,
 };
 use super::own_files::{OwnFiles, lend_gpu};
 use super::parts::{Composed, KINDS, MachineFile, compose, lay};
@@ -73,7 +73,12 @@ impl Scenario {
         let (mut sound, said) = (usual.clone(), own.clone());
         let files = OwnFiles::new(files, &preset, &said);
         files.mend(&mut sound);
-        let keeps_name = get_mut(&mut own, &["machine", "name"]).is_some();
+        let named = get_mut(&mut own, &["machine", "name"]).and_then(|name| name.as_str().map(str::to_owned));
+        let keeps_name = named.as_ref().is_some_and(|name| !is_made_of(name, &usual));
+        if named.is_some() && !keeps_name {
+            // That of a result: it is made anew, of what the machine has now.
+            table(&mut own, "machine").remove("name");
+        }
         let touches_machine = own.get("machine").is_some() || nic.is_some();
         let (mut merged, moved) = laid_over(&usual, own, &files, origin, &mut faults);
         lend_gpu(&mut sound, &merged);

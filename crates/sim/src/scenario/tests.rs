@@ -44,6 +44,29 @@ fn a_title_tells_what_was_changed_and_whose_traffic_it_is() {
     assert_eq!(switched, format!("{shipped} (machine.copy_table={{}})"));
     let many = ["nic.burst=8", "nic.ports=1", "nic.fifo=1 MiB", "mempool.cache=64"];
     assert!(name(forwarding, "forwarding", &many, None).ends_with(" and 1 more)"));
+    // What is changed again is told once.
+    let again = |title: &str, set: &[&str]| name(&format!("name = '{title}'"), "summary.json", set, None);
+    assert_eq!(again("a b (nic.burst=8)", &["nic.burst=16"]), "a b (nic.burst=16)");
+    assert_eq!(again("a (nic.burst=8, nic.ports=1)", &["nic.burst=16"]), "a (nic.ports=1, nic.burst=16)");
+    let list = "a (traffic.sizes=[64, 1500], nic.ports=1, x.y=2 and 4 more)";
+    assert_eq!(again(list, &["nic.ports=4"]), "a (traffic.sizes=[64, 1500], x.y=2, nic.ports=4 and 4 more)");
+    assert_eq!(again("a (of 2026)", &["nic.burst=8"]), "a (of 2026) (nic.burst=8)");
+}
+
+#[test]
+fn a_machine_of_a_result_is_named_by_what_it_has_now() {
+    let read = |text: &str, set: &[&str]| {
+        let overrides = Overrides { set: set.iter().map(|s| s.to_string()).collect(), ..Overrides::default() };
+        Scenario::read(text, "summary.json", &overrides).unwrap()
+    };
+    let first = read("", &["machine.cores=2"]);
+    assert!(first.machine.name.ends_with(" with cores=2"), "{}", first.machine.name);
+    let resolved = first.to_toml();
+    assert_eq!(read(&resolved, &[]).machine.name, first.machine.name);
+    let again = read(&resolved, &["machine.cores=3"]).machine.name;
+    assert_eq!(again, first.machine.name.replace("cores=2", "cores=3"));
+    let own = resolved.replace(&first.machine.name, &first.machine.name.replace(" with cores=2", " with two fans"));
+    assert!(read(&own, &["machine.cores=3"]).machine.name.ends_with(" with two fans"), "a name of one's own stays");
 }
 
 #[test]
