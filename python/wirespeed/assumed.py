@@ -163,7 +163,7 @@ class Sensitivity:
 
 
 def _count(numbers: int) -> str:
-    what = "number of this machine is" if numbers == 1 else "numbers of this machine are"
+    what = "setting of this machine is" if numbers == 1 else "settings of this machine are"
     return f"{numbers or 'No'} {what} assumed or fitted"
 
 

@@ -100,7 +100,7 @@ def test_the_command_tells_the_largest_first_and_refuses_what_is_no_share(wiresp
     assert document["share"] == 0.2
     assert document["effects"][0]["setting"] == LATENCY
     _, shown, _ = wirespeed("sensitivity", *few)
-    assert "numbers of this machine are assumed or fitted" in " ".join(shown.split())
+    assert "settings of this machine are assumed or fitted" in " ".join(shown.split())
     assert max(map(len, shown.splitlines())) <= 80
     for share in ("0", "-1", "3", "nan"):
         code, _, said = wirespeed("sensitivity", *few, "--by", share)

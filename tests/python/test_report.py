@@ -460,7 +460,7 @@ def test_neighbours_and_the_states_of_mbufs_are_shown() -> None:
     summary["llc_bytes"] = {"devices": 2 << 20, "receiving": 1 << 20, "working": 0, "others": 1 << 19}
     drawn = page(summary, SCENARIO)
     assert "Mbufs over time" in drawn
-    assert "at work, in transmit rings" in drawn
+    assert "with cores, or sent and not freed" in drawn
     # Where no mbuf ever is is no part of the picture.
     assert '"queued"' not in drawn
     assert "1.50 M references a second from 2 cores" in drawn

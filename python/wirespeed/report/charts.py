@@ -152,7 +152,7 @@ def machine_over_time(series: Sequence[IntervalSummary]) -> Drawing | None:
 # Where mbufs are, from what holds the fewest usually to what holds the most.
 _MBUFS: Final = {
     "mbufs_queued": ("queued", colour("burst")),
-    "mbufs_sending": ("at work, in transmit rings", colour("tx_queue")),
+    "mbufs_sending": ("with cores, or sent and not freed", colour("tx_queue")),
     "mbufs_descriptors": ("in descriptors", colour("ring")),
     "mbufs_free": ("free", "var(--grid)"),
 }
