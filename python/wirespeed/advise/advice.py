@@ -16,7 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -36,6 +36,8 @@ GOALS: Final = ("rate", "ndr", "p99")
 SEEDS: Final = 1
 SEEDS_ALONE: Final = 2
 SEEDS_OF_BEST: Final = 2
+# Of what relieves PCIe, which are few sets, so that each has to tell of its own chance.
+SEEDS_OF_RELIEF: Final = 4
 BEST: Final = 4
 SMALLER_POOL: Final = "smaller_pool"
 """The pool of `_retried` where `small_pool`, of another size, was tried with the others."""
@@ -71,15 +73,19 @@ def advise(asked: Asked) -> dict[str, Any]:
         if target is not None and bench.carries([], target):
             return _answered(bench, asked, target, time.monotonic() - started)
         now = bench.where_it_is()
-        relieving = [*relieving, techniques.faster_link(bench.resolved)] if now["link_full"] else []
+        link = [] if techniques.FASTER_LINK in asked.without else [techniques.faster_link(bench.resolved)]
+        relieving = [*relieving, *link] if now["link_full"] else []
         relief = _relief(bench, relieving) if relieving else None
         screened = _screened(bench, fit, asked.goal)
         best = _best_few(fit, screened, asked.goal)
-        combined = _combined(bench, best, asked.goal, screened["runs"]) if best else None
+        combined = _combined(bench, best, asked.goal, _of_others(screened["alone_runs"], fit, best)) if best else None
         reached = None
         if target is not None:
             gains = _gains(fit, screened, relieving, relief)
-            reached = _cheapest(bench, [*fit, *(each for each in relieving if each not in fit)], gains, target)
+            # Where PCIe is full below the target, what does not relieve it does not reach that.
+            needed = {each.name for each in relieving if gains[each.name] > 0 and target > now["at_line_mpps"]}
+            everything = [*fit, *(each for each in relieving if each not in fit)]
+            reached = _cheapest(bench, everything, gains, target, needed)
         retried = _retried(bench, fit, combined, asked) if combined is not None else None
         of_best = list(fit)
         if retried is not None and retried["taken"]:
@@ -88,13 +94,15 @@ def advise(asked: Asked) -> dict[str, Any]:
         confirmed = bench.confirm(techniques.named(chosen, of_best), now)
         confirmed["lifted_ndr"] = None
         if chosen:
-            confirmed["lifted_ndr"] = _confirmed_ndr(bench, of_best, chosen, confirmed, screened["runs"]["ndr"])
+            confirmed["lifted_ndr"] = _confirmed_ndr(
+                bench, of_best, chosen, confirmed, _known(screened["alone_runs"]["ndr"])
+            )
     finally:
         bench.close()
     ranked = _ranked(fit, screened, asked.goal)
-    # A pool that fits behind shorter rings, and was tried there, is not one that does not fit.
-    tried_after = "" if retried is None else retried["name"]
-    unfit = [each for each in unfit if each.name != tried_after]
+    # A pool that fits behind shorter rings, and was tried there, is not one that does not fit; nor what relieves PCIe.
+    elsewhere = {each["name"] for each in [*(relief or []), *([retried] if retried else [])]}
+    unfit = [each for each in unfit if each.name not in elsewhere]
     return _about(bench, asked) | {
         "now": now | {"lifted_ndr_mpps": screened["lifted_ndr_mpps"], "command": bench.command([])},
         "techniques": ranked,
@@ -181,6 +189,8 @@ def _screened(bench: Bench, fit: Sequence[Technique], goal: str) -> dict[str, An
     main = [[place] for place in range(len(fit))]
     names = ("rate", "p99") if goal == "p99" else ("rate",)
     found: dict[str, Any] = {name: _effects(design, responses[name], main) for name in names}
+    # Of many that are looked at some seem to help by chance.
+    found["together"] = {name: _effects(design, responses[name], main, True) for name in names}
     # A main effect is confused with interactions of three: what a technique does alone is run too.
     singly = [frozenset[str](), *(frozenset({each.name}) for each in fit)]
     alone = bench.measure("each alone", singly, fit, SEEDS_ALONE, singly)
@@ -190,12 +200,11 @@ def _screened(bench: Bench, fit: Sequence[Technique], goal: str) -> dict[str, An
     losses = [
         _change(alone["loss"].runs, place + 1, pooled=True, within=alone["loss"].within) for place in range(len(fit))
     ]
-    found["alone"]["loss"] = [{"change": change, "half_width": wide} for change, wide in losses]
+    found["alone"]["loss"] = [{"change": change, "half_width": wide} for change, wide, _ in losses]
     found["alone"]["energy"] = [_against_known(alone["energy"], place + 1) for place in range(len(fit))]
     ndr = _ndr_alone(bench, fit, singly, alone["rate"].runs, _searched(found["alone"], goal))
     found["alone"]["ndr"] = [_against_ndr(ndr, place + 1, pooled=True) for place in range(len(fit))]
-    found["runs"] = {name: of.runs[:, ~np.isnan(of.runs).any(axis=0)] for name, of in alone.items()}
-    found["runs"]["ndr"] = ndr.runs[:, ~np.isnan(ndr.runs).any(axis=0)]
+    found["alone_runs"] = {name: of.runs for name, of in alone.items()} | {"ndr": ndr.runs}
     found["lifted_ndr_mpps"] = _mean_rate(ndr, 0)
     if goal == "ndr" and found["lifted_ndr_mpps"] is None:
         raise InputError("--goal ndr: as it is the machine loses packets at any rate; take --goal rate")
@@ -258,7 +267,7 @@ def _best_few(fit: Sequence[Technique], screened: Mapping[str, Any], goal: str) 
     """Those that surely help, the most first."""
     sign = techniques.sign(goal)
     helps = []
-    averages: Sequence[Effect | None] = screened.get(goal) or [None] * len(fit)
+    averages: Sequence[Effect | None] = screened["together"].get(goal) or [None] * len(fit)
     for place, (effect, alone) in enumerate(zip(averages, screened["alone"][goal], strict=True)):
         averaged = sign * 100 * math.expm1(effect.value) if effect is not None and effect.is_sure else 0.0
         single = sign * alone["pct"] if alone is not None else 0.0
@@ -272,8 +281,8 @@ def _best_few(fit: Sequence[Technique], screened: Mapping[str, Any], goal: str) 
 def _combined(bench: Bench, best: Sequence[Technique], goal: str, alone: Mapping[str, Runs]) -> dict[str, Any]:
     """Every combination of the best few, the others off.
 
-    `alone` are responses of each technique: of the few sets that are run at the scenario's load, too, they say by how
-    much such responses differ.
+    `alone` are responses of each other technique: of the few sets that are run at the scenario's load, too, they say by
+    how much such responses differ.
     """
     design = factorial.full(len(best))
     sets = [frozenset(each.name for each, on in zip(best, row, strict=True) if on) for row in design.on]
@@ -284,43 +293,46 @@ def _combined(bench: Bench, best: Sequence[Technique], goal: str, alone: Mapping
     pairs = [[pair] for pair in itertools.combinations(range(len(best)), 2)]
     together = _effects(design, responses[goal], [list(group[0]) for group in pairs], True)
     sign = techniques.sign(goal)
+    against_none = _against_ndr if goal == "ndr" else _against_known
+    gains = {place: found for place in range(len(sets)) if (found := against_none(responses[goal], place, pooled=True))}
+    most = sorted(gains, key=lambda place: -sign * gains[place]["pct"])
+    top = gains[most[0]]
+    # Of those that cannot be told from the best, the cheapest.
+    near = [place for place in gains if sign * (top["pct"] - gains[place]["pct"]) <= _slack(top, gains[place])]
+    cheapest = min(
+        near,
+        key=lambda place: (
+            techniques.order(techniques.named(sorted(sets[place]), list(best))),
+            -sign * gains[place]["pct"],
+        ),
+    )
+    beside: Mapping[str, Runs] = {}
     if goal != "p99":
-        # What else the best of them change; of sets of one technique that is known.
-        gains = sign * responses[goal].runs.mean(axis=0)
-        most = sorted(range(len(sets)), key=lambda place: -math.inf if math.isnan(gains[place]) else -gains[place])
-        alike = [chosen for chosen in sets if len(chosen) < 2]
-        shown = [*alike, *(sets[place] for place in most[: techniques.SHOWN])]
-        responses |= {
-            name: found
-            for name, found in bench.measure(phase, sets, best, SEEDS_OF_BEST, shown).items()
-            if name != "rate"
+        # What else those change that are told of; of sets of one technique that is known.
+        shown = {chosen for chosen in sets if len(chosen) < 2} | {
+            sets[place] for place in [*most[: techniques.SHOWN], cheapest]
         }
+        responses = bench.measure(phase, sets, best, SEEDS_OF_BEST, shown) | {goal: responses[goal]}
+        beside = alone
     described: list[dict[str, Any]] = [
         {
             "techniques": sorted(chosen),
             "rate": _against(responses["rate"], place, pooled=True),
-            "ndr": _against_ndr(responses["ndr"], place, pooled=True) if "ndr" in responses else None,
-            "p99": _against_known(responses["p99"], place, beside=None if goal == "p99" else alone["p99"]),
-            "energy": _against_known(responses["energy"], place, beside=None if goal == "p99" else alone["energy"]),
+            "ndr": gains.get(place) if goal == "ndr" else None,
+            "p99": _against_known(responses["p99"], place, beside=beside.get("p99")),
+            "energy": _against_known(responses["energy"], place, beside=beside.get("energy")),
             "loss": _mean_or_none(responses["loss"], place),
         }
         for place, chosen in enumerate(sets)
     ]
-    known = [each for each in described if each[goal] is not None]
-    top = max(known, key=lambda each: sign * each[goal]["pct"])
-    # Of those that cannot be told from the best, the cheapest.
-    near = [each for each in known if sign * (top[goal]["pct"] - each[goal]["pct"]) <= _slack(top[goal], each[goal])]
-    chosen = min(
-        near,
-        key=lambda each: (
-            techniques.order(techniques.named(each["techniques"], list(best))),
-            -sign * each[goal]["pct"],
-        ),
-    )
     if goal == "ndr":
         # Seeds share what a search leaves open.
         together = [replace(each, half_width=math.hypot(each.half_width, NDR_WITHIN)) for each in together]
-    return {"sets": described, "best": chosen, "interactions": _sure_interactions(best, pairs, together)}
+    return {
+        "sets": described,
+        "best": described[cheapest],
+        "interactions": _sure_interactions(best, pairs, together),
+    }
 
 
 def _retried(bench: Bench, fit: Sequence[Technique], combined: dict[str, Any], asked: Asked) -> dict[str, Any] | None:
@@ -375,13 +387,13 @@ def _effects(
     return factorial.effects(design, of.runs, products, together, of.within)
 
 
-def _against(of: Measured, place: int, pooled: bool = False) -> dict[str, float]:
+def _against(of: Measured, place: int, pooled: bool = False) -> dict[str, Any]:
     return against(of.runs, place, pooled, of.within)
 
 
 def against(
     responses: Runs, place: int, pooled: bool = False, within: Runs | None = None, beside: Runs | None = None
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """A set against none (the first), seed by seed, in percent with half-width.
 
     The error is that of the set's own seeds; or, where `pooled` says so, as few seeds say little, each set's own drawn
@@ -390,32 +402,49 @@ def against(
     half-widths of the responses `[set]` where all seeds see the same packets. `beside` are responses of the same kind,
     of other seeds and sets, that are pooled with these.
     """
-    mean, wide = _change(responses, place, pooled, within, beside)
-    return {"pct": 100 * math.expm1(mean), "half_width_pct": 100 * math.exp(mean) * wide}
+    mean, wide, degrees = _change(responses, place, pooled, within, beside)
+    return {"pct": 100 * math.expm1(mean), "half_width_pct": 100 * math.exp(mean) * wide, "degrees": degrees}
 
 
 def _change(
     responses: Runs, place: int, pooled: bool, within: Runs | None, beside: Runs | None = None
-) -> tuple[float, float]:
-    """The mean change, and its half-width: see `against`. `beside` says more of how much such responses differ."""
+) -> tuple[float, float, float | None]:
+    """The mean change, its half-width, and of how many degrees of freedom that is; None for many. See `against`."""
+    from scipy.special import stdtrit
+
+    seeds, sets = responses.shape
     changes = responses - responses[:, :1]
     mean, wide = until.interval([float(x) for x in changes[:, place]])
     if within is not None:
-        wide = math.hypot(within[place], within[0]) if place else 0.0
-    elif pooled:
-        from scipy.special import stdtrit
+        return mean, math.hypot(within[place], within[0]) if place else 0.0, None
+    if not pooled:
+        return mean, wide, float(seeds - 1)
+    if not place:
+        return mean, 0.0, None
+    known = [responses, *([beside] if beside is not None and len(beside) == seeds and beside.shape[1] > 1 else [])]
+    # Means of sets and of seeds take a part of what there is to know.
+    free = float(sum((seeds - 1) * (each.shape[1] - 1) for each in known))
+    if sets == 2:
+        # One chance for all: a pair of sets says next to nothing of its own.
+        variances, degrees = np.full(sets, sum(float((_left(each) ** 2).sum()) for each in known) / free), free
+    else:
+        rest = [(_left(each) ** 2).sum(axis=0) / (seeds - 1) * each.shape[1] / (each.shape[1] - 1) for each in known]
+        variances, degrees = factorial.moderated(np.concatenate(rest), seeds - 1)
+        degrees = min(degrees, free)
+    return mean, float(stdtrit(degrees, 0.975)) * math.sqrt((variances[place] + variances[0]) / seeds), degrees
 
-        seeds, sets = responses.shape
-        if beside is not None and len(beside) == seeds and beside.shape[1] > 1:
-            # One chance for all: a pair of sets by itself says next to nothing of its own.
-            degrees = float((seeds - 1) * (sets - 1 + beside.shape[1] - 1))
-            variances = np.full(sets, ((_left(responses) ** 2).sum() + (_left(beside) ** 2).sum()) / degrees)
-        else:
-            # Means of seeds take a part of it.
-            rest = (_left(responses) ** 2).sum(axis=0) / (seeds - 1) * sets / (sets - 1)
-            variances, degrees = factorial.moderated(rest, seeds - 1)
-        wide = float(stdtrit(degrees, 0.975)) * math.sqrt((variances[place] + variances[0]) / seeds) if place else 0.0
-    return mean, wide
+
+def _known(runs: Runs) -> Runs:
+    """Responses `[seed, set]` of the sets of which all seeds are known."""
+    found: Runs = runs[:, ~np.isnan(runs).any(axis=0)]
+    return found
+
+
+def _of_others(alone: Mapping[str, Runs], fit: Sequence[Technique], best: Sequence[Technique]) -> dict[str, Runs]:
+    """Responses of each technique alone, but for the best few: those, and of none, are runs of combinations, too."""
+    names = {each.name for each in best}
+    places = [place + 1 for place, each in enumerate(fit) if each.name not in names]
+    return {name: _known(runs[:, places]) for name, runs in alone.items()}
 
 
 def _left(responses: Runs) -> Runs:
@@ -424,7 +453,7 @@ def _left(responses: Runs) -> Runs:
     return found
 
 
-def _against_ndr(of: Measured, place: int, pooled: bool = False, beside: Runs | None = None) -> dict[str, float] | None:
+def _against_ndr(of: Measured, place: int, pooled: bool = False, beside: Runs | None = None) -> dict[str, Any] | None:
     """As `_against_known`, of rates that are found to a share only: that is in the half-width, too."""
     found = _against_known(of, place, pooled, beside)
     if found is None or not place:
@@ -458,9 +487,7 @@ def _mean_rate(of: Measured, place: int) -> float | None:
     return None if math.isnan(mean) else mean
 
 
-def _against_known(
-    of: Measured, place: int, pooled: bool = True, beside: Runs | None = None
-) -> dict[str, float] | None:
+def _against_known(of: Measured, place: int, pooled: bool = True, beside: Runs | None = None) -> dict[str, Any] | None:
     """As `against`, of the sets of which the response is known; None where the set is not among them."""
     responses = of.runs
     known = [each for each in range(responses.shape[1]) if not np.isnan(responses[:, each]).any()]
@@ -488,7 +515,7 @@ def _nj(now: Mapping[str, Any]) -> str:
 
 def _relief(bench: Bench, relieving: Sequence[Technique]) -> list[dict[str, Any]]:
     """What each of these brings where PCIe is full, at the port and the link as they are: the cheapest first."""
-    measured = bench.at_the_port(relieving, SEEDS_ALONE)
+    measured = bench.at_the_port(relieving, SEEDS_OF_RELIEF)
     rows = [
         {
             "name": each.name,
@@ -509,20 +536,23 @@ def _gains(
     relieving: Sequence[Technique],
     relief: Sequence[Mapping[str, Any]] | None,
 ) -> dict[str, float]:
-    """By name, the logarithm of what each technique is to bring at the port that there is."""
+    """By name, the logarithm of what each technique is to bring: what relieves PCIe at the port that there is."""
     gains = {each.name: effect.value for each, effect in zip(fit, screened["rate"], strict=True)}
-    if relief is not None:
-        # What else helps does so behind a faster link.
-        most = max(gains.values(), default=0.0)
-        sure = {row["name"]: techniques.surely(row["rate"], 1, len(relieving)) for row in relief}
-        gains |= {row["name"]: most + row["rate"]["pct"] if sure[row["name"]] else 0.0 for row in relief}
+    for row in relief or ():
+        sure = techniques.surely(row["rate"], 1, len(relieving))
+        gains[row["name"]] = math.log1p(row["rate"]["pct"] / 100) if sure else 0.0
     return gains
 
 
-def _cheapest(bench: Bench, fit: Sequence[Technique], gains: Mapping[str, float], mpps: float) -> dict[str, Any]:
-    """The cheapest set that carries a rate: sets by cost, and of equal cost by what `gains` promise of each."""
+def _cheapest(
+    bench: Bench, fit: Sequence[Technique], gains: Mapping[str, float], mpps: float, needed: Collection[str]
+) -> dict[str, Any]:
+    """The cheapest set that carries a rate: sets by cost, and of equal cost by what `gains` promise of each.
+
+    Where `needed` names techniques, none of which the target is met without, each set has one of them.
+    """
     helpful = [each for each in fit if gains[each.name] > 0]
-    helpful = sorted(helpful, key=lambda each: -gains[each.name])[:_SUBSETS_OF]
+    helpful = sorted(helpful, key=lambda each: (each.name not in needed, -gains[each.name]))[:_SUBSETS_OF]
     subsets = [subset for size in range(len(helpful) + 1) for subset in itertools.combinations(helpful, size)]
     subsets.sort(
         key=lambda subset: (
@@ -530,12 +560,16 @@ def _cheapest(bench: Bench, fit: Sequence[Technique], gains: Mapping[str, float]
             -sum(gains[each.name] for each in subset),
         )
     )
-    # Of each cost only the most promising: a target is met by what is tried, not by what is promised.
-    seen: set[tuple[int, ...]] = set()
+    # Of each cost, and of what is needed each, only the most promising: a target is met by what is tried, not by what
+    # is promised.
+    seen: set[tuple[tuple[int, ...], frozenset[str]]] = set()
     tried: list[dict[str, Any]] = []
     for subset in subsets:
-        order = techniques.order(list(subset))
-        if order in seen or len(tried) >= _MOST_TRIED:
+        has = frozenset(each.name for each in subset) & frozenset(needed)
+        order = (techniques.order(list(subset)), has)
+        if order in seen or len(tried) >= _MOST_TRIED or (needed and not has):
+            continue
+        if bench.why_not(subset) is not None:
             continue
         seen.add(order)
         met = bench.carries(subset, mpps)

@@ -6,7 +6,7 @@ import math
 import os
 import shlex
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -272,9 +272,7 @@ class Bench:
         # A set that carries next to nothing would drown all others in the mean of logarithms.
         floor = _FLOOR * (float(np.median(found["rate"])) or self._saturated)
         found["rate"] = np.log(np.maximum(found["rate"], floor))
-        traffic = self.resolved["traffic"]
-        in_rounds = traffic.get("capture") and traffic.get("rounds")
-        if in_rounds and all(until.see_the_same(runs) for runs in by_case.values()):
+        if self._is_the_same(by_case.values()):
             self.same_for_every_seed = True
             return {name: Measured(runs, wide[name]) for name, runs in found.items()}
         return {name: Measured(runs) for name, runs in found.items()}
@@ -288,9 +286,16 @@ class Bench:
             for row in runs:
                 if row["error"] is not None:
                     raise InputError(f"at line rate, with {', '.join(cases[case])}: {row['error']}")
-                found[int(row["replication"]), int(case)] = math.log(row["carried_mpps"])
+                found[int(row["replication"]), int(case)] = row["carried_mpps"]
                 wide[int(case)] = _relative("carried_mpps", row)
-        return Measured(found, wide if all(until.see_the_same(runs) for runs in by_case.values()) else None)
+        found = np.log(np.maximum(found, _FLOOR * float(np.median(found))))
+        return Measured(found, wide if self._is_the_same(by_case.values()) else None)
+
+    def _is_the_same(self, cases: Iterable[Sequence[Mapping[str, Any]]]) -> bool:
+        """Whether all seeds of each case see the same packets, as with a capture in rounds."""
+        traffic = self.resolved["traffic"]
+        in_rounds = bool(traffic.get("capture") and traffic.get("rounds"))
+        return in_rounds and all(until.see_the_same(list(runs)) for runs in cases)
 
     def _remembered(
         self, phase: str, cases: Mapping[str, list[str]], seeds: int, near: Sequence[str]

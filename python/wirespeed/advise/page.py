@@ -10,7 +10,7 @@ from typing import Any, Final
 import altair as alt
 
 from wirespeed.advise import text
-from wirespeed.advise.techniques import IS, surely
+from wirespeed.advise.techniques import IS, WORTH, surely
 from wirespeed.report import charts
 from wirespeed.report.notebook import answer as card
 from wirespeed.report.shell import shell, table
@@ -102,7 +102,8 @@ def _charts(document: Mapping[str, Any]) -> str:
     ]
     if any(text.changes_loss(each["loss"]) for each in document["techniques"]):
         bars = [
-            _bar(each, loss, True, len(order), 2) for each, loss in zip(document["techniques"], losses, strict=True)
+            _bar(each, loss, True, len(order), 2, 100 * text.LEAST_LOSS)
+            for each, loss in zip(document["techniques"], losses, strict=True)
         ]
         drawn.append(_bars(bars, order, "loss at its own load, alone, points"))
         note = ""
@@ -186,6 +187,7 @@ def _bar(
     less_is_better: bool,
     of: int,
     decimals: int = 1,
+    worth: float = WORTH,
 ) -> dict[str, Any]:
     """A row of a chart of so many; a change that is not known has no bar."""
     if change is None:
@@ -196,7 +198,7 @@ def _bar(
         "y": pct,
         "low": pct - wide,
         "high": pct + wide,
-        "helps": surely(change, -1 if less_is_better else 1, of),
+        "helps": surely(change, -1 if less_is_better else 1, of, worth),
         "words": f"{technique['title']}: {pct:+.{decimals}f} ± {wide:.{decimals}f}",
     }
 

@@ -43,7 +43,7 @@ _LINE: Final = 64
 _READ_DEFAULT: Final = 512
 _LONG_READ: Final = 4096
 # A gain below this, in percent, is not worth a change.
-_WORTH: Final = 0.5
+WORTH: Final = 0.5
 # Of physical addresses, for tags: what Skylake-SP has (Intel SDM volume 1, table 16-1, 46 bits).
 _ADDRESS_BITS: Final = 46
 
@@ -597,12 +597,15 @@ RELIEVES_PCIE: Final = ("long_reads", "compressed", "nic_payload")
 """What puts less on the link to the host."""
 
 
+FASTER_LINK: Final = "faster_link"
+
+
 def faster_link(of: Resolved) -> Technique:
     """What a link of the next generation of PCIe is: twice as fast. It is tried where the link is full, alone."""
     rate = of["nic"]["pcie"]["rate"]
     bits = float(rate) * 1e9 if isinstance(rate, int | float) else units.rate("nic.pcie.rate", str(rate)).value
     setting = f'nic.pcie.rate="{2 * bits / 1e9:g} Gbps"'
-    return Technique("faster_link", "a link to the host twice as fast", "", "hardware", (setting,), Cost())
+    return Technique(FASTER_LINK, "a link to the host twice as fast", "", "hardware", (setting,), Cost())
 
 
 def excluded(technique: Technique, among: Sequence[Technique]) -> str | None:
@@ -641,7 +644,7 @@ def named(names: list[str], among: list[Technique]) -> list[Technique]:
 
 def left_out(names: Sequence[str], also: Sequence[str], among: Sequence[Technique]) -> list[Unfit]:
     """Those of `names`, and what is tried only where it is among `also`. Raises InputError for an unknown name."""
-    known = [name for name, *_ in _ALL]
+    known = [*(name for name, *_ in _ALL), FASTER_LINK]
     for option, asked, allowed in (("--without", names, known), ("--with", also, list(ASKED_FOR))):
         for name in asked:
             if name not in allowed:
@@ -656,15 +659,22 @@ def sign(goal: str) -> int:
     return -1 if goal == "p99" else 1
 
 
-def surely(effect: Mapping[str, Any] | None, better: int, of: int) -> bool:
+def surely(effect: Mapping[str, Any] | None, better: int, of: int, worth: float = WORTH) -> bool:
     """Whether a change is for the better, and of so many that are looked at no other one is so by chance.
 
-    `better` is 1 where more is, -1 where less is. All intervals hold together with 95 % (Bonferroni).
+    `better` is 1 where more is, -1 where less is. All intervals hold together with 95 % (Bonferroni). A gain of less
+    than `worth` is none.
     """
-    from scipy.special import ndtri
+    from scipy.special import ndtri, stdtrit
 
-    together = float(ndtri(1 - 0.025 / max(of, 1)) / ndtri(0.975))
-    return effect is not None and bool(better * effect["pct"] > max(together * effect["half_width_pct"], _WORTH))
+    if effect is None:
+        return False
+    degrees, outside = effect.get("degrees"), 0.025 / max(of, 1)
+    if degrees is None:
+        together = float(ndtri(1 - outside) / ndtri(0.975))
+    else:
+        together = float(stdtrit(degrees, 1 - outside) / stdtrit(degrees, 0.975))
+    return bool(better * effect["pct"] > max(together * effect["half_width_pct"], worth))
 
 
 def helps(ranked: Sequence[Mapping[str, Any]], goal: str) -> list[Mapping[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ _REJECTED: Final = 1e-3
 # A rate at saturation that is less than that without loss by so much is told of, and cores that hit less by so much.
 _LESS: Final = 0.02
 _LEAKS: Final = 0.02
-_LOSS: Final = 5e-5
+LEAST_LOSS: Final = 5e-5
 
 
 def headline(document: Mapping[str, Any]) -> str:
@@ -234,13 +235,18 @@ def at_own_load(document: Mapping[str, Any]) -> tuple[list[str], list[list[str]]
 
 def changes_loss(loss: Mapping[str, float]) -> bool:
     """Whether a change of loss is surely one, and large enough to be told."""
-    return abs(loss["change"]) > max(loss["half_width"], _LOSS)
+    return abs(loss["change"]) > max(loss["half_width"], LEAST_LOSS)
 
 
 def combinations(document: Mapping[str, Any], most: int | None = None) -> tuple[list[str], list[list[str]]]:
     """Heads and rows: combinations of the best few, best first; with `most` so many, each alone, no energy."""
     sign = 1 if document["goal"] == "p99" else -1
-    sets = sorted(document["combinations"] or [], key=lambda each: sign * each[document["goal"]]["pct"])
+    goal = document["goal"]
+
+    def by_gain(found: Mapping[str, Any]) -> float:
+        return math.inf if found[goal] is None else float(sign * found[goal]["pct"])
+
+    sets = sorted(document["combinations"] or [], key=by_gain)
     if most is not None:
         sets = [each for place, each in enumerate(sets) if place < most or len(each["techniques"]) == 1]
     rows = [
@@ -343,7 +349,7 @@ def target(document: Mapping[str, Any]) -> str | None:
 
 def commands(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     """What to run: a label and a command line each; where one command is two of them, both labels are one."""
-    best, goal = document["best"], document["target"]
+    best, goal, goal_is_rate = document["best"], document["target"], document["goal"] != "p99"
     if document.get("answered"):
         return [("Run it as it is, at the target", goal["command"])]
     found: list[tuple[str, str]] = []
@@ -351,7 +357,7 @@ def commands(document: Mapping[str, Any]) -> list[tuple[str, str]]:
         found.append(("Run it as it is, which keeps line rate", document["now"]["command"]))
     found += [
         (f"Run it with what relieves PCIe at least cost, {each['name']}", each["command"])
-        for each in _relieving(document)[:1]
+        for each in (_relieving(document)[:1] if goal_is_rate else [])
     ]
     first = document["first"]
     if first is not None and _lead(document):

@@ -70,6 +70,8 @@ const FIRST_REST: Ps = Ps(16_000_000);
 const LONGEST_REST: Ps = Ps(100_000_000_000);
 /// Means of sojourns that MSER-5 looks at, at most.
 const SOJOURN_MEANS: usize = 1_000;
+/// Of rings that were emptied last, packets in detail for each that waited in them.
+const TO_FILL_AGAIN: u64 = 2;
 /// Where mbufs are still unused after the first part, the second is not longer than this many times the measured packets for
 /// their sake.
 const MOST_FOR_THE_POOL: u64 = 4;
@@ -150,9 +152,16 @@ pub(crate) struct WarmServer {
     refused: u64,
     unsettled: Vec<WarmthMeasure>,
     taken: TakenOver,
+    /// Packets that waited in rings before they were emptied, where nothing has come since.
+    emptied: u64,
 }
 
-state::state!(WarmServer { values: [untimed, refused, unsettled, taken], arrays: [], parts: [server], built: [] });
+state::state!(WarmServer {
+    values: [untimed, refused, unsettled, taken, emptied],
+    arrays: [],
+    parts: [server],
+    built: []
+});
 
 /// What a server begins with.
 #[derive(Clone, Debug, Default)]
@@ -176,8 +185,14 @@ impl WarmServer {
     /// # Errors
     /// As [`Server::resume`].
     pub(crate) fn open(built: Server, version: &str, of: &str, bytes: &[u8]) -> Result<WarmServer, StateError> {
-        let mut warm =
-            WarmServer { server: built, untimed: 0, refused: 0, unsettled: Vec::new(), taken: TakenOver::default() };
+        let mut warm = WarmServer {
+            server: built,
+            untimed: 0,
+            refused: 0,
+            unsettled: Vec::new(),
+            taken: TakenOver::default(),
+            emptied: 0,
+        };
         state::open(&mut warm, version, of, bytes)?;
         warm.server.is_resumed();
         Ok(warm)
@@ -288,9 +303,7 @@ fn warm_by_state(mut server: Server, from: Inherited, mbufs: u64, room: u64, wat
         };
         unsettled = vec![LlcLines, DramAccesses, DdioHits, Mbufs];
         unsettled.retain(|&measure| !is_settled(measure));
-        if !unsettled.is_empty() {
-            emptied = rest(&mut server, &mut seen, watch);
-        }
+        emptied = if unsettled.is_empty() { 0 } else { rest(&mut server, &mut seen, watch) };
     }
     // What had not settled there shows here only after as long as there.
     for measure in inherited {
@@ -298,7 +311,7 @@ fn warm_by_state(mut server: Server, from: Inherited, mbufs: u64, room: u64, wat
             unsettled.push(measure);
         }
     }
-    WarmServer { server, untimed, refused: seen.packets, unsettled, taken }
+    WarmServer { server, untimed, refused: seen.packets, unsettled, taken, emptied: emptied as u64 }
 }
 
 /// Where more packets wait than cores take in a burst each: nothing arrives until rings are empty, without time. How many waited
@@ -373,7 +386,7 @@ impl WarmUpRule {
         steer: &mut Option<Steer>,
         watch: &ProgressWatch,
     ) -> (Server, WarmUp) {
-        let WarmServer { mut server, untimed, refused, mut unsettled, taken } = warm;
+        let WarmServer { mut server, untimed, refused, mut unsettled, taken, emptied } = warm;
         let WarmUpRule { packets, given, llc_capacity, .. } = *self;
         let mbufs = self.mbufs.saturating_sub(taken.mbufs);
         let from = server.offered();
@@ -383,7 +396,8 @@ impl WarmUpRule {
         } else {
             0
         };
-        let least = self.least().max(for_the_pool);
+        // Rings that a load fills have to be full again, and long enough for MSER-5 to see it.
+        let least = self.least().max(for_the_pool).max(emptied.saturating_mul(TO_FILL_AGAIN));
         let most = given.unwrap_or(self.most(from + packets.max(least)));
         let mut next = given.unwrap_or((from + least).min(most));
         let mut seen =

@@ -346,44 +346,55 @@ pub(super) fn title(before: &toml::Table, after: &toml::Table, origin: &str) -> 
     // A shipped title tells of shipped traffic.
     let replaced = changes.iter().any(|(path, _)| path == "traffic.capture") && find(SCENARIOS, origin).is_some();
     let base = if replaced || own.is_empty() { origin } else { own };
-    // A title that tells of changes is of a result: those of settings that are changed again are none.
-    let (base, mut told, more) = told_changes(base);
+    // A title that tells of changes is of a result: of what is changed again only the last is told, and first.
+    let is_setting = |path: &str| [before, after].iter().any(|settings| has(settings, path));
+    let (base, mut told, more) = told_changes(base, is_setting);
     told.retain(|(path, _)| !changes.iter().any(|(again, _)| again == path));
-    told.append(&mut changes);
-    Some(format!("{base} ({})", listed(&told, more)))
+    changes.append(&mut told);
+    Some(format!("{base} ({})", listed(&changes, more)))
+}
+
+/// Whether settings have that path.
+fn has(settings: &toml::Table, path: &str) -> bool {
+    match path.split_once('.') {
+        Some((table, rest)) => {
+            settings.get(table).and_then(toml::Value::as_table).is_some_and(|table| has(table, rest))
+        }
+        None => settings.contains_key(path),
+    }
 }
 
 /// A title without the changes that [`title`] has put at its end, those that it names, and how many more there are.
-fn told_changes(title: &str) -> (&str, Vec<(String, String)>, usize) {
+fn told_changes(title: &str, is_setting: impl Fn(&str) -> bool) -> (&str, Vec<(String, String)>, usize) {
     let nothing = (title, Vec::new(), 0);
-    let Some((base, inner)) = title.strip_suffix(')').and_then(|title| title.split_once(" (")) else { return nothing };
-    let (named, more) = match inner.strip_suffix(" more").and_then(|inner| inner.rsplit_once(" and ")) {
-        Some((named, more)) => (named, more.parse().unwrap_or_default()),
-        None => (inner, 0),
+    let Some(open) = title.strip_suffix(')') else { return nothing };
+    // What is in brackets before is the title's own, and a value may have some.
+    let found = open.rmatch_indices(" (").find_map(|(at, _)| Some((at, changes_in(&open[at + 2..], &is_setting)?)));
+    found.map_or(nothing, |(at, (changes, more))| (&title[..at], changes, more))
+}
+
+/// The changes that [`listed`] wrote, and how many more; [`None`] for other words.
+fn changes_in(text: &str, is_setting: impl Fn(&str) -> bool) -> Option<(Vec<(String, String)>, usize)> {
+    let (named, more) = match text.strip_suffix(" more").and_then(|text| text.rsplit_once(" and ")) {
+        Some((named, more)) => (named, more.parse().ok()?),
+        None => (text, 0),
     };
     let mut found: Vec<(String, String)> = Vec::new();
     for part in named.split(", ") {
         match (part.split_once('='), found.last_mut()) {
-            (Some((path, value)), _) if is_path(path) => found.push((path.into(), value.into())),
             // A list has commas, too.
-            (_, Some((_, value))) => *value = format!("{value}, {part}"),
-            _ => return nothing,
+            (_, Some((_, value))) if is_open(value) => *value = format!("{value}, {part}"),
+            (Some((path, value)), _) if is_setting(path) => found.push((path.into(), value.into())),
+            _ => return None,
         }
     }
-    (base, found, more)
+    Some((found, more))
 }
 
-/// Whether a text is the path of a setting.
-fn is_path(text: &str) -> bool {
-    let is_key = |key: &str| !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-');
-    text.split('.').all(is_key)
-}
-
-/// Whether a machine's name is one that [`machine_name`] made of the machine `usual`, and tells of other settings.
-pub(super) fn is_made_of(name: &str, usual: &toml::Table) -> bool {
-    let preset = usual.get("machine").and_then(|machine| machine.get("name")).and_then(toml::Value::as_str);
-    let with = preset.and_then(|preset| name.strip_prefix(preset)).and_then(|rest| rest.strip_prefix(" with "));
-    with.is_some_and(|told| told.split(", ").any(|part| part.split_once('=').is_some_and(|(path, _)| is_path(path))))
+/// Whether a value has a bracket that does not end.
+fn is_open(value: &str) -> bool {
+    let count = |brackets: [char; 2]| value.matches(brackets).count();
+    count(['[', '{']) > count([']', '}'])
 }
 
 /// What `after` has otherwise than `before`, by path; what it lacks has been replaced. Of a file the name alone.

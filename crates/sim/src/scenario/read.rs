@@ -7,8 +7,8 @@ use units::Frequency;
 use super::error::ScenarioError;
 use super::files::FILES;
 use super::overlay::{
-    apply, drop_made_traffic, fit_io_ways, fit_size, get_mut, grow_pool, is_made_of, machine_name, names_first,
-    not_a_number, refuse_counted_masks, table, title, ways_of,
+    apply, drop_made_traffic, fit_io_ways, fit_size, get_mut, grow_pool, machine_name, names_first, not_a_number,
+    refuse_counted_masks, table, title, ways_of,
 };
 use super::own_files::{OwnFiles, lend_gpu};
 use super::parts::{Composed, KINDS, MachineFile, compose, lay};
@@ -56,6 +56,20 @@ impl Overrides {
     }
 }
 
+/// Whether `before` calls its machine `name`.
+fn before_has(before: &toml::Table, name: &toml::Value) -> bool {
+    before.get("machine").and_then(|machine| machine.get("name")) == Some(name)
+}
+
+/// Whether settings name their machine as it would be named without: they are of a result, and it is nobody's choice.
+fn names_itself(mut before: toml::Table, origin: &str) -> bool {
+    let named =
+        before.get_mut("machine").and_then(toml::Value::as_table_mut).and_then(|machine| machine.remove("name"));
+    let text = toml::to_string(&before).unwrap_or_default();
+    let without = Scenario::read(&text, origin, &Overrides::default());
+    without.is_ok_and(|scenario| named.as_ref().and_then(toml::Value::as_str) == Some(&scenario.machine.name))
+}
+
 impl Scenario {
     /// Reads a scenario: the machine preset with its parts, then the text, then the overrides, each over what came
     /// before. A part that text or overrides name takes the place of the preset's. Relative paths in the text are relative to `origin`'s folder.
@@ -73,11 +87,13 @@ impl Scenario {
         let (mut sound, said) = (usual.clone(), own.clone());
         let files = OwnFiles::new(files, &preset, &said);
         files.mend(&mut sound);
-        let named = get_mut(&mut own, &["machine", "name"]).and_then(|name| name.as_str().map(str::to_owned));
-        let keeps_name = named.as_ref().is_some_and(|name| !is_made_of(name, &usual));
-        if named.is_some() && !keeps_name {
+        let keeps_name = match get_mut(&mut own, &["machine", "name"]) {
+            None => false,
+            Some(name) => !before_has(&before, name) || !names_itself(before, origin),
+        };
+        if !keeps_name && let Some(machine) = own.get_mut("machine").and_then(toml::Value::as_table_mut) {
             // That of a result: it is made anew, of what the machine has now.
-            table(&mut own, "machine").remove("name");
+            machine.remove("name");
         }
         let touches_machine = own.get("machine").is_some() || nic.is_some();
         let (mut merged, moved) = laid_over(&usual, own, &files, origin, &mut faults);

@@ -47,10 +47,19 @@ fn a_title_tells_what_was_changed_and_whose_traffic_it_is() {
     // What is changed again is told once.
     let again = |title: &str, set: &[&str]| name(&format!("name = '{title}'"), "summary.json", set, None);
     assert_eq!(again("a b (nic.burst=8)", &["nic.burst=16"]), "a b (nic.burst=16)");
-    assert_eq!(again("a (nic.burst=8, nic.ports=1)", &["nic.burst=16"]), "a (nic.ports=1, nic.burst=16)");
-    let list = "a (traffic.sizes=[64, 1500], nic.ports=1, x.y=2 and 4 more)";
-    assert_eq!(again(list, &["nic.ports=4"]), "a (traffic.sizes=[64, 1500], x.y=2, nic.ports=4 and 4 more)");
-    assert_eq!(again("a (of 2026)", &["nic.burst=8"]), "a (of 2026) (nic.burst=8)");
+    let told = |title: &str, set: &[&str]| {
+        let text =
+            format!("name = '{title}'\nnic = {{ burst = 8, ports = 1, fifo = '1 MiB' }}\nmempool = {{ cache = 64 }}");
+        name(&text, "summary.json", set, None)
+    };
+    assert_eq!(told("a (nic.burst=8, nic.ports=1)", &["nic.burst=16"]), "a (nic.burst=16, nic.ports=1)");
+    let list = "a (nic.fifo=[64, 1500], nic.ports=1, nic.burst=2 and 4 more)";
+    assert_eq!(told(list, &["mempool.cache=32"]), "a (mempool.cache=32, nic.fifo=[64, 1500], nic.ports=1 and 5 more)");
+    assert_eq!(told("my (old) box (nic.burst=8)", &["nic.burst=16"]), "my (old) box (nic.burst=16)");
+    // A title's own words stay.
+    for own in ["a (of 2026)", "a (nic.burst=8, as in 2019)", "a (rev=2, site=B)", "a (nic.burst=8 and no more)"] {
+        assert_eq!(told(own, &["nic.burst=16"]), format!("{own} (nic.burst=16)"));
+    }
 }
 
 #[test]
@@ -65,8 +74,15 @@ fn a_machine_of_a_result_is_named_by_what_it_has_now() {
     assert_eq!(read(&resolved, &[]).machine.name, first.machine.name);
     let again = read(&resolved, &["machine.cores=3"]).machine.name;
     assert_eq!(again, first.machine.name.replace("cores=2", "cores=3"));
-    let own = resolved.replace(&first.machine.name, &first.machine.name.replace(" with cores=2", " with two fans"));
-    assert!(read(&own, &["machine.cores=3"]).machine.name.ends_with(" with two fans"), "a name of one's own stays");
+    let nic = read("", &["nic.model=82599"]);
+    let other = read(&nic.to_toml(), &["nic.model=connectx-5"]).machine.name;
+    assert!(!other.contains("82599"), "{other}");
+    // A name of one's own stays, whatever it looks like.
+    for own in [" with two fans", " with turbo=off"] {
+        let text = resolved.replace(&first.machine.name, &first.machine.name.replace(" with cores=2", own));
+        assert!(read(&text, &["machine.cores=3"]).machine.name.ends_with(own));
+    }
+    assert_eq!(read("", &["machine.name=mine", "machine.cores=3"]).machine.name, "mine");
 }
 
 #[test]

@@ -17,6 +17,8 @@ pub(super) struct Crossing {
     pub(super) core: usize,
     /// What is written: the packet, and its descriptor or completion.
     pub(super) bytes: u64,
+    /// Of that the packet, which the NIC's packet memory holds.
+    pub(super) held: u64,
 }
 
 impl Server {
@@ -113,9 +115,9 @@ impl Server {
         let told = (self.nic.driver.written(), self.nic.driver.begins_write(told_at.0));
         let crossing = self.nic.up.unloaded_with(bytes, told);
         let crossed = self.nic.up.transfer_with(now, bytes, told);
-        self.nic.leaves(bytes, crossed);
+        self.nic.leaves(bytes, told.0, crossed);
         let at = crossed + self.nic.rx_pipeline;
-        let bytes = bytes + told.0;
+        let (held, bytes) = (bytes, bytes + told.0);
         let in_nic = now - packet.arrival + self.nic.rx_pipeline;
         if let Some(lives) = &mut self.lives {
             lives.goes_on(packet.id, LifeStage::NicIn, now);
@@ -123,7 +125,7 @@ impl Server {
         }
         let (queue, slot) = (queue as u16, buffer.slot);
         let received = Received { packet, mbuf, visible: at, in_nic, crossing, queue, slot, ..Received::default() };
-        self.nic.crossing.push_back(Crossing { received, buffer, core, bytes });
+        self.nic.crossing.push_back(Crossing { received, buffer, core, bytes, held });
         self.engine.schedule(at, PRIORITY_NIC, ServerEvent::DmaWrite);
     }
 
@@ -157,14 +159,14 @@ impl Server {
     /// Writes the packets that have crossed PCIe while there are credits for them.
     pub(super) fn dma_writes(&mut self, observer: &mut impl DepartureObserver) {
         while self.nic.stalled > 0
-            && let Some(bytes) = self.nic.crossing.front().map(|crossing| crossing.bytes)
+            && let Some((bytes, held)) = self.nic.crossing.front().map(|crossing| (crossing.bytes, crossing.held))
         {
             if let Err(at) = self.nic.credits.take(self.engine.now(), bytes) {
                 self.wait_for_credits(at);
                 return;
             }
             self.nic.stalled -= 1;
-            self.nic.stalled_bytes -= bytes;
+            self.nic.stalled_bytes -= held;
             let Some(crossing) = self.nic.crossing.pop_front() else { return };
             match self.dma_write(crossing, observer) {
                 Some(visible) => self.nic.credits.give_back(bytes, visible),
@@ -175,7 +177,7 @@ impl Server {
 
     /// Writes a packet and its descriptor; when both are in memory, if that is known now.
     pub(super) fn dma_write(&mut self, crossing: Crossing, observer: &mut impl DepartureObserver) -> Option<Ps> {
-        let Crossing { mut received, buffer, core, bytes } = crossing;
+        let Crossing { mut received, buffer, core, bytes, .. } = crossing;
         let now = self.engine.now();
         let ring = self.descriptor_at(&buffer);
         // The NIC has fetched descriptors ahead, a line at a time.

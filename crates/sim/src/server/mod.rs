@@ -569,7 +569,7 @@ impl Server {
                 ServerEvent::Intake => self.intake_turn(observer),
                 ServerEvent::DmaWrite => {
                     if let Some(next) = self.nic.crossing.get(self.nic.stalled) {
-                        self.nic.stalled_bytes += next.bytes;
+                        self.nic.stalled_bytes += next.held;
                         self.nic.stalled += 1;
                     }
                     // With others before it it has to wait in any case.
@@ -772,7 +772,7 @@ impl Server {
         [self.memory.io_lines(), of(RX_CLASS), of(WORK_CLASS), of(Clos(0))]
     }
 
-    /// Payload bytes that crossed PCIe so far: to the host, from the host.
+    /// Payload bytes of PCIe so far: those that have crossed to the host, and those that were asked for from it.
     pub fn pcie_bytes(&self) -> (u64, u64) {
         (self.nic.up.bytes() - self.nic.still_there(self.engine.now()), self.nic.down.bytes())
     }

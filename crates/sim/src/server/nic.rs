@@ -27,8 +27,9 @@ pub(super) struct ServerNic {
     pub(super) fifo_bytes: u64,
     /// Packets that cross PCIe, in order.
     pub(super) crossing: VecDeque<Crossing>,
-    /// When each packet that the NIC's packet memory holds for the link will have left it, and its bytes, in order.
-    pub(super) leaving: VecDeque<(Ps, u64)>,
+    /// When each packet that the NIC's packet memory holds for the link will have left it, its bytes, and those that go with it for
+    /// the driver, in order.
+    pub(super) leaving: VecDeque<(Ps, u64, u64)>,
     pub(super) leaving_bytes: u64,
     /// How many that have crossed, the oldest, wait for credits only, and their bytes, which the NIC holds.
     pub(super) stalled: usize,
@@ -93,7 +94,7 @@ impl ServerNic {
     /// Bytes of packets in the packet memory at `now`: of those that are on their way over the link, wait for it or for credits, or
     /// were not taken in yet. What else goes over the link takes time of it, and no room here.
     pub(super) fn held_bytes(&mut self, now: Ps) -> u64 {
-        while let Some(&(at, bytes)) = self.leaving.front()
+        while let Some(&(at, bytes, _)) = self.leaving.front()
             && at <= now
         {
             self.leaving_bytes -= bytes;
@@ -102,14 +103,14 @@ impl ServerNic {
         self.leaving_bytes + self.stalled_bytes + self.intake.as_ref().map_or(0, |intake| intake.bytes())
     }
 
-    /// Bytes of packets that have not left over the link by `now`.
+    /// Bytes of packets, and of what tells of them, that have not left over the link by `now`.
     pub(super) fn still_there(&self, now: Ps) -> u64 {
-        self.leaving.iter().rev().take_while(|(at, _)| *at > now).map(|(_, bytes)| bytes).sum()
+        self.leaving.iter().rev().take_while(|(at, ..)| *at > now).map(|(_, bytes, told)| bytes + told).sum()
     }
 
-    /// A packet of `bytes` crosses the link until `at`, latency included.
-    pub(super) fn leaves(&mut self, bytes: u64, at: Ps) {
-        self.leaving.push_back((at - self.up.latency(), bytes));
+    /// A packet of `bytes`, and `told` for the driver, cross the link until `at`, latency included.
+    pub(super) fn leaves(&mut self, bytes: u64, told: u64, at: Ps) {
+        self.leaving.push_back((at - self.up.latency(), bytes, told));
         self.leaving_bytes += bytes;
     }
 

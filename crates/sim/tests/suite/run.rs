@@ -229,6 +229,24 @@ pub(super) const SLOW: [&str; 5] = [
 ];
 
 #[test]
+fn a_short_overload_does_not_carry_what_only_fills_rings() {
+    // Two cores carry a third of what comes. Its warm-up ends at its limit, behind rings that were emptied: as many packets as they
+    // hold are four fifths of what the short run sends.
+    let carried = |packets: u64| {
+        let packets = format!("run.packets={packets}");
+        let set =
+            ["machine.cores=2", "nic.rx_descriptors=1024", "mempool.size=8192", "traffic.load=1.0", packets.as_str()];
+        let found = document(&scenario(&set, None), 2);
+        (found["carried_mpps"].as_f64().unwrap(), found["warmup"]["end"].clone())
+    };
+    let (long, _) = carried(100_000);
+    for packets in [4_000, 8_000] {
+        let (short, end) = carried(packets);
+        assert!((short / long - 1.0).abs() < 0.06, "{packets}: {short} Mpps, and {long} of a long run ({end})");
+    }
+}
+
+#[test]
 fn a_run_begins_on_a_machine_that_is_as_warm_as_a_much_later_one() {
     let settled = document(&scenario(&SLOW, None), 1);
     let later = document(&scenario(&[&SLOW[..], &["run.warmup=300000"]].concat(), None), 1);
