@@ -20,7 +20,8 @@
 //! rings are more than devices' ways hold, so that some machines stay as slow as that for good. So between two stretches nothing
 //! arrives until rings are empty, as a trial begins with a device at rest (RFC 2544); a load that is too much fills them again.
 //!
-//! *In detail* ([`WarmUpRule::in_detail`]): a tenth as many packets as are going to be measured, and then until MSER-5 (`stats::mser5`),
+//! *In detail* ([`WarmUpRule::in_detail`]): a tenth as many packets as are going to be measured, where rings were emptied last
+//! [`TO_FILL_AGAIN`] times as many as waited in them, and then until MSER-5 (`stats::mser5`),
 //! over means of the sojourns of this part, cuts in its first half: what it finds to be settled is then at least as long as
 //! what it finds not to be. This is looked at after a number of packets that doubles each time, so that runs that differ a
 //! little in their machine begin to measure at the same packet.
