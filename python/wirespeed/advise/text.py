@@ -48,7 +48,7 @@ def headline(document: Mapping[str, Any]) -> str:
     if enough:
         who = f"begins with {first}. The best set, " if first else "switches on "
         return f"{nothing}. Who wants more in reserve {who}{words}{tail}{gains}, behind a faster port"
-    if full:
+    if full and document["now"]["lift"] > 1:
         who = f"begin with {first}. There the best set, " if first else "switch on "
         return f"{full}. Behind a link and a port {document['now']['lift']} times as fast, {who}{words}{tail}{gains}"
     return f"{'Begin with ' if first else ''}{lead}{words}{tail}{gains}"
