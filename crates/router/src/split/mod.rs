@@ -123,7 +123,8 @@ pub struct SplitBackend {
     oldest: u64,
     /// Packets that were taken back from a backend that failed: batch, first, how many.
     redo: VecDeque<(u64, u64, u32)>,
-    start: Instant,
+    /// Seconds since its start.
+    clock: Box<dyn Fn() -> f64>,
     latest: usize,
     out: Vec<Committed>,
     /// Batches that are done and not yet given out, where they need not leave in order.
@@ -176,6 +177,7 @@ impl SplitBackend {
             let held = vec![false; backend.slots() as usize];
             SplitPart { backend, next: 0, held, posted: VecDeque::new(), failed: None, redone: 0, lost: 0 }
         };
+        let start = Instant::now();
         Ok(SplitBackend {
             name,
             cost: CostSplit::new(backends.len(), policy),
@@ -187,11 +189,17 @@ impl SplitBackend {
             batches: VecDeque::new(),
             oldest: 0,
             redo: VecDeque::new(),
-            start: Instant::now(),
+            clock: Box::new(move || start.elapsed().as_secs_f64()),
             latest: 0,
             out: Vec::new(),
             done: Vec::new(),
         })
+    }
+
+    /// By another clock, which gives seconds and never goes back: what it chooses can be tested in made time.
+    #[must_use]
+    pub fn with_clock(self, clock: impl Fn() -> f64 + 'static) -> SplitBackend {
+        SplitBackend { clock: Box::new(clock), ..self }
     }
 
     fn place(&self, number: u64) -> usize {
@@ -199,7 +207,7 @@ impl SplitBackend {
     }
 
     fn now(&self) -> f64 {
-        self.start.elapsed().as_secs_f64()
+        (self.clock)()
     }
 
     /// Gives a part of a batch to a backend that has room; false if none is to have it yet.
