@@ -172,13 +172,19 @@ impl Way {
         if let Some(look_ups) = &mut look_ups {
             replay(script, layout, frames, mbuf_of, look_ups);
         }
+        tx.iter_mut().for_each(TxQueue::rung);
         for (port, mbuf, bytes) in sent {
             let descriptor = tx[port].fetch();
             if let Some(look_ups) = &mut look_ups {
                 look_ups.take(layout.address(TX_RING, descriptor, 0).line(), How::DmaRead);
                 of_bytes(layout.data(mbuf), bytes.into()).for_each(|line| look_ups.take(line, How::DmaRead));
             }
-            tx[port].read(now);
+            if let Some((region, offset)) = tx[port].read() {
+                if let Some(look_ups) = &mut look_ups {
+                    look_ups.take(layout.address(region, offset, 0).line(), How::DmaWrite);
+                }
+                tx[port].told(now);
+            }
         }
         mbuf_of.clear();
     }

@@ -11,7 +11,7 @@ use units::{CoreId, LINE_BYTES, PacketId, Ps};
 use super::driver_spec::{DriverSpec, MOST_BULK, Reclaim};
 use super::mempool::Mempool;
 use super::rings::{RING_LOCK, RxRings, SharedRing, filled};
-use super::{NicSpec, POOL, RX_COMPLETIONS, RX_RING, RX_SW_RING, TX_RING, TX_SW_RING};
+use super::{NicSpec, POOL, RX_COMPLETIONS, RX_RING, RX_SW_RING, TX_COMPLETIONS, TX_RING, TX_SW_RING};
 
 /// Of a received packet in a compressed session: 8 in a slot of 64 (`mlx5_mini_cqe8`).
 const MINI_COMPLETION_BYTES: u64 = 8;
@@ -385,21 +385,36 @@ impl Default for Received {
     }
 }
 
+/// Packets of which the NIC tells at once that they were sent.
+#[derive(Clone, Copy, Debug, serde::Serialize, serde::Deserialize)]
+struct Told {
+    /// The number behind the last one's in its queue.
+    end: u64,
+    /// Where it is told, in bytes from the start of the queue's core's ring.
+    offset: u64,
+    /// When the driver may see it.
+    at: Ps,
+}
+
 /// A transmit queue of a core and port.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct TxQueue {
     descriptors: usize,
     /// The queues of a core's ports lie one after the other.
-    base: u64,
+    port: u64,
     /// The descriptor the NIC reads next.
     fetched: u64,
-    /// Mbufs handed to the NIC and when it had read them; [`None`] while that is not known.
-    sent: VecDeque<(u32, Option<Ps>)>,
-    /// Of those, how many the NIC has read: the oldest ones.
-    read: usize,
+    /// Mbufs handed to the NIC.
+    sent: VecDeque<u32>,
     /// Entries of `sent` that were given back to the pool since the first one.
     first: u64,
     next: u64,
+    /// Packets that the NIC has read since the first one, and where bursts end that it tells of one by one.
+    read: u64,
+    ends: VecDeque<u64>,
+    /// What it has told of packets that are not yet given back, and how often it has told of any.
+    told: VecDeque<Told>,
+    tellings: u64,
     fast_free: bool,
     driver: DriverSpec,
 }
@@ -409,12 +424,15 @@ impl TxQueue {
     pub fn new(nic: &NicSpec, port: u16) -> TxQueue {
         TxQueue {
             descriptors: nic.tx_descriptors as usize,
-            base: u64::from(nic.tx_descriptors) * u64::from(port),
+            port: port.into(),
             fetched: 0,
             sent: VecDeque::new(),
-            read: 0,
             first: 0,
             next: 0,
+            read: 0,
+            ends: VecDeque::new(),
+            told: VecDeque::new(),
+            tellings: 0,
             fast_free: nic.fast_free,
             driver: nic.driver.clone(),
         }
@@ -422,7 +440,8 @@ impl TxQueue {
 
     /// Where descriptor `number` is, counted in descriptors from the start of the core's ring.
     fn at(&self, number: u64) -> u64 {
-        self.base + number % self.descriptors as u64
+        let descriptors = self.descriptors as u64;
+        descriptors * self.port + number % descriptors
     }
 
     /// Mbufs that the queue holds.
@@ -439,7 +458,21 @@ impl TxQueue {
             }
     }
 
-    /// The driver gives mbufs that the NIC has read back to the pool, `driver.tx_bulk` at a time: once fewer descriptors than
+    /// Where the driver looks whether the NIC has sent packet `number`.
+    fn look(&self, told: Option<&Told>, number: u64) -> Ref {
+        let driver = &self.driver;
+        match told {
+            Some(told) if driver.tx_completion_ring => Ref::load(TX_COMPLETIONS, told.offset, 8, SITE_FREE),
+            Some(told) => {
+                let last = self.at(told.end - 1);
+                Ref::load(TX_RING, last * u64::from(driver.tx_descriptor), 8, SITE_FREE)
+            }
+            None if driver.tx_completion_ring => Ref::load(TX_COMPLETIONS, self.completion_at(), 8, SITE_FREE),
+            None => Ref::load(TX_RING, self.at(number) * u64::from(driver.tx_descriptor), 8, SITE_FREE),
+        }
+    }
+
+    /// The driver gives mbufs that the NIC has told of back to the pool, `driver.tx_bulk` at a time: once fewer descriptors than
     /// that are free, or whenever there are so many. Appends them to `gone`.
     pub fn reclaim(
         &mut self,
@@ -451,23 +484,23 @@ impl TxQueue {
         probe: &mut impl Probe,
     ) {
         let bulk = self.driver.tx_bulk as usize;
-        let (descriptor, entry) = (u64::from(self.driver.tx_descriptor), u64::from(self.driver.tx_entry));
+        let entry = u64::from(self.driver.tx_entry);
         while self.wants_back(bulk) {
-            // Read in order: the last one tells for all.
-            let done = self.sent[bulk - 1].1.is_some_and(|at| at <= now);
+            // Told in order: the last one tells for all.
+            let last = self.first + bulk as u64 - 1;
+            let told = self.told.iter().find(|told| told.end > last);
+            let done = told.is_some_and(|told| told.at <= now);
             if !done && self.driver.reclaim == Reclaim::Done {
                 return;
             }
-            let last = self.at(self.first + bulk as u64 - 1);
-            probe.touch(Ref::load(TX_RING, last * descriptor, 8, SITE_FREE));
+            probe.touch(self.look(told, last));
             if !done {
                 return;
             }
-            self.read -= bulk;
             let mut back = [0u32; MOST_BULK];
-            for (mbuf, (sent, _)) in back.iter_mut().zip(self.sent.drain(..bulk)) {
+            for (mbuf, sent) in back.iter_mut().zip(self.sent.drain(..bulk)) {
                 *mbuf = sent;
-                let at = self.base + self.first % self.descriptors as u64;
+                let at = self.descriptors as u64 * self.port + self.first % self.descriptors as u64;
                 probe.touch(Ref::load(TX_SW_RING, at * entry, entry as u16, SITE_FREE + 1));
                 self.first += 1;
                 let base = u64::from(sent) * stride;
@@ -481,6 +514,9 @@ impl TxQueue {
                         probe.touch(Ref::load(POOL, base + 72, 8, SITE_FREE + 3).after(2));
                     }
                 }
+            }
+            while self.told.front().is_some_and(|told| told.end <= self.first) {
+                self.told.pop_front();
             }
             probe.work(SITE_FREE, self.driver.free_instructions * bulk as u32);
             pool.put_bulk(core, &back[..bulk], probe);
@@ -507,7 +543,7 @@ impl TxQueue {
         probe.touch(Ref::store(TX_SW_RING, at * entry, entry as u16, SITE_TX + 3));
         probe.work(SITE_TX, driver.tx_instructions);
         probe.end(packet);
-        self.sent.push_back((mbuf, None));
+        self.sent.push_back(mbuf);
         self.next += 1;
         true
     }
@@ -517,12 +553,48 @@ impl TxQueue {
         bytes <= self.driver.tx_copied
     }
 
-    /// The NIC has read the oldest packet it had not read, at `at`.
-    pub fn read(&mut self, at: Ps) {
-        if let Some(entry) = self.sent.get_mut(self.read) {
-            entry.1 = Some(at);
-            self.read += 1;
+    /// The driver rings the doorbell for what it has put into the queue, if that is anything.
+    pub fn rung(&mut self) {
+        let latest = self.ends.back().copied().unwrap_or(self.read);
+        if self.driver.tx_completion_every == 0 && self.next > latest {
+            self.ends.push_back(self.next);
         }
+    }
+
+    /// Where the next completion goes, where they have a ring of their own.
+    fn completion_at(&self) -> u64 {
+        let entries = self.driver.tx_completions(self.descriptors as u32).max(1);
+        (entries * self.port + self.tellings % entries) * u64::from(self.driver.tx_completion)
+    }
+
+    /// The NIC has read the oldest packet it had not read. Where it tells of this one and those before it now: the region and the
+    /// offset of what it writes, of [`DriverSpec::tx_completion`] bytes, which the driver may see after [`TxQueue::told`].
+    pub fn read(&mut self) -> Option<(RegionId, u64)> {
+        self.read += 1;
+        let tells = match self.driver.tx_completion_every {
+            0 => {
+                let ends = self.ends.front() == Some(&self.read);
+                ends && self.ends.pop_front().is_some()
+            }
+            every => self.read.is_multiple_of(u64::from(every)),
+        };
+        if !tells {
+            return None;
+        }
+        if self.driver.tx_completion_ring {
+            return Some((TX_COMPLETIONS, self.completion_at()));
+        }
+        // To the end of the last packet's descriptor, as far as the ring goes back.
+        let end = (self.at(self.read - 1) + 1) * u64::from(self.driver.tx_descriptor);
+        let first = self.descriptors as u64 * self.port * u64::from(self.driver.tx_descriptor);
+        Some((TX_RING, end.saturating_sub(self.driver.tx_completion.into()).max(first)))
+    }
+
+    /// The driver may see from `at` on that what the NIC has read was sent.
+    pub fn told(&mut self, at: Ps) {
+        let at = self.told.back().map_or(at, |last| last.at.max(at));
+        self.told.push_back(Told { end: self.read, offset: self.completion_at(), at });
+        self.tellings += 1;
     }
 
     /// The NIC reads the next descriptor: its offset in the core's ring.
@@ -602,6 +674,79 @@ mod tests {
         assert_eq!((out.len(), rx.oldest()), (1, Some(Ps(20))));
     }
 
+    /// The NIC reads a packet, and the driver sees at 4 ps what it tells of.
+    fn read(tx: &mut TxQueue) {
+        if tx.read().is_some() {
+            tx.told(Ps(4));
+        }
+    }
+
+    #[test]
+    fn the_nic_tells_of_what_is_sent_by_count_or_by_burst_in_descriptors_or_in_a_ring() {
+        // Bursts of 5, 3 and 8 packets, by the second port's queue of 64 descriptors: where, and after how many.
+        let told = |driver: DriverSpec| {
+            let mut tx = TxQueue::new(&with(driver), 1);
+            let mut found = Vec::new();
+            for burst in [5u64, 3, 8] {
+                (0..burst).for_each(|i| assert!(tx.send(PacketId(i), 60, 0, &mut Null)));
+                // Of a queue that nothing was put into no doorbell is rung.
+                tx.rung();
+                tx.rung();
+                for _ in 0..burst {
+                    if let Some((region, offset)) = tx.read() {
+                        tx.told(Ps(tx.read));
+                        found.push((region, offset, tx.read));
+                    }
+                }
+            }
+            found
+        };
+        let base = || DriverSpec { tx_completion_every: 4, ..DriverSpec::default() };
+        let own = 64 * 16;
+        let expected = |last: [u64; 4]| last.map(|last| (TX_RING, own + (last - 1) * 16, last)).to_vec();
+        assert_eq!(told(base()), expected([4, 8, 12, 16]));
+        // Four descriptors are written back together.
+        let lines = told(DriverSpec { tx_completion: 64, ..base() });
+        assert_eq!(lines, [4, 8, 12, 16].map(|last| (TX_RING, own + (last - 4) * 16, last)));
+        // A burst each: to the last descriptor, as far back as the ring goes, or to a ring with a slot for each descriptor.
+        let bursts = DriverSpec { tx_completion_every: 0, ..base() };
+        assert_eq!(told(bursts.clone()), expected([5, 8, 16, 16])[..3]);
+        let back = told(DriverSpec { tx_completion: 128, ..bursts.clone() });
+        assert_eq!(back.iter().map(|told| told.1).collect::<Vec<_>>(), [own, own, own + 128]);
+        let ring = told(DriverSpec { tx_completion_ring: true, tx_completion: 64, ..bursts });
+        assert_eq!(ring, [(0, 5), (1, 8), (2, 16)].map(|(slot, last)| (TX_COMPLETIONS, (64 + slot) * 64, last)));
+        let ring = told(DriverSpec { tx_completion_ring: true, tx_completion: 64, ..base() });
+        assert_eq!(ring, [0, 1, 2, 3].map(|slot| (TX_COMPLETIONS, (16 + slot) * 64, 4 * slot + 4)));
+    }
+
+    #[test]
+    fn the_driver_looks_for_what_is_sent_where_the_nic_tells_of_it() {
+        let looks = |driver: DriverSpec, sent: usize| {
+            let mut pool = pool(200);
+            let mut tx = TxQueue::new(&with(DriverSpec { reclaim: Reclaim::Done, tx_bulk: 8, ..driver }), 0);
+            let mut mbufs = Vec::new();
+            assert!(pool.get_bulk(CoreId(0), 64, &mut mbufs, &mut Null));
+            for burst in mbufs[..sent].chunks(12) {
+                burst.iter().for_each(|&mbuf| assert!(tx.send(PacketId(0), 60, mbuf, &mut Null)));
+                tx.rung();
+                burst.iter().for_each(|_| read(&mut tx));
+            }
+            let mut record = Record::default();
+            tx.reclaim(Ps(4), CoreId(0), &mut pool, MBUF_STRIDE, &mut Vec::new(), &mut record);
+            let found = references(&record);
+            let looked = found.iter().filter(|r| [TX_RING, TX_COMPLETIONS].contains(&r.region));
+            (looked.map(|r| r.offset).collect::<Vec<_>>(), tx.held())
+        };
+        let bursts = DriverSpec { tx_completion_every: 0, ..DriverSpec::default() };
+        // Bursts of 12 packets, of which 8 at a time are given back: the first two bulks are told of with the first two bursts.
+        assert_eq!(looks(bursts.clone(), 24), (vec![11 * 16, 23 * 16, 23 * 16], 0));
+        let ring = DriverSpec { tx_completion_ring: true, tx_completion: 64, ..bursts };
+        assert_eq!(looks(ring, 24), (vec![0, 64, 64], 0));
+        // One of 16 tells of two bulks, and what comes behind it is not told of.
+        let sixteen = DriverSpec { tx_completion_every: 16, ..DriverSpec::default() };
+        assert_eq!(looks(sixteen, 30), (vec![15 * 16, 15 * 16], 14));
+    }
+
     #[test]
     fn mbufs_come_back_lazily_and_only_when_read() {
         let mut pool = pool(200);
@@ -617,7 +762,7 @@ mod tests {
         let mut gone = Vec::new();
         tx.reclaim(Ps(5), CoreId(0), &mut pool, 2368, &mut gone, &mut Null);
         assert_eq!(tx.held(), 64, "nothing read yet");
-        (0..40).for_each(|_| tx.read(Ps(4)));
+        (0..40).for_each(|_| read(&mut tx));
         tx.reclaim(Ps(5), CoreId(0), &mut pool, 2368, &mut gone, &mut Null);
         assert_eq!((tx.held(), pool.free()), (32, 136 + 32));
         assert_eq!(gone, mbufs[..32]);
@@ -709,7 +854,7 @@ mod tests {
         for (i, &mbuf) in mbufs.iter().enumerate() {
             assert!(tx.send(PacketId(i as u64), 60, mbuf, &mut Null));
         }
-        (0..40).for_each(|_| tx.read(Ps(4)));
+        (0..40).for_each(|_| read(&mut tx));
         let mut record = Record::default();
         tx.reclaim(Ps(3), CoreId(0), &mut pool, MBUF_STRIDE, &mut Vec::new(), &mut record);
         assert_eq!((tx.held(), references(&record).len()), (60, 0), "none is read yet");
@@ -741,7 +886,7 @@ mod tests {
             assert!(pool.get_bulk(CoreId(0), 64, &mut mbufs, &mut Null));
             for (i, &mbuf) in mbufs.iter().enumerate() {
                 assert!(tx.send(PacketId(i as u64), 60, mbuf, &mut Null));
-                tx.read(Ps(4));
+                read(&mut tx);
             }
             let mut record = Record::default();
             tx.reclaim(Ps(5), CoreId(0), &mut pool, MBUF_STRIDE, &mut Vec::new(), &mut record);

@@ -55,6 +55,12 @@ pub struct DriverSpec {
     /// Bytes at the head of a packet that the driver copies into the descriptor, up to 1024. A packet that is no longer is not
     /// read by the NIC.
     pub tx_copied: u32,
+    /// Sent packets that the NIC tells of at once, 1 to 64; 0 where it tells of each burst with its last packet.
+    pub tx_completion_every: u32,
+    /// Bytes that it writes to tell of them, 16 to 256.
+    pub tx_completion: u32,
+    /// Whether it writes them to a ring of their own. Otherwise it writes them to the descriptors, to the end of the last one.
+    pub tx_completion_ring: bool,
     /// Bytes of an entry of the driver's own array beside the transmit ring, 4 to 64.
     pub tx_entry: u32,
     /// Sent mbufs that are given back at once, 1 to 64.
@@ -94,6 +100,9 @@ impl Default for DriverSpec {
             rx_doorbell: true,
             tx_descriptor: packet::TX_DESCRIPTOR_BYTES as u32,
             tx_copied: 0,
+            tx_completion_every: 32,
+            tx_completion: packet::TX_DESCRIPTOR_BYTES as u32,
+            tx_completion_ring: false,
             tx_entry: 16,
             tx_bulk: 32,
             reclaim: Reclaim::Full,
@@ -130,6 +139,14 @@ impl DriverSpec {
         self.single_write_backs && self.rx_completion == 0 || offset.is_multiple_of(LINE_BYTES)
     }
 
+    /// Entries of the ring of completions of what is sent, beside a transmit ring of `descriptors`; none where they go to the descriptors.
+    pub fn tx_completions(&self, descriptors: u32) -> u64 {
+        match self.tx_completion_ring {
+            true => u64::from(descriptors).div_ceil(u64::from(self.tx_completion_every.max(1))),
+            false => 0,
+        }
+    }
+
     /// Instructions of a packet that is received and sent, in bursts of `burst`; the pool's are not among them.
     pub fn instructions(&self, burst: u32) -> f64 {
         let packet = self.rx_instructions + self.post_instructions + self.tx_instructions + self.free_instructions;
@@ -161,6 +178,8 @@ impl DriverSpec {
             ("rx_bulk", self.rx_bulk, 1, MOST_BULK as u32),
             ("tx_descriptor", self.tx_descriptor, 16, 4 * line),
             ("tx_copied", self.tx_copied, 0, 1024),
+            ("tx_completion_every", self.tx_completion_every, 0, MOST_BULK as u32),
+            ("tx_completion", self.tx_completion, 16, 4 * line),
             ("tx_entry", self.tx_entry, 4, line),
             ("tx_bulk", self.tx_bulk, 1, MOST_BULK as u32),
             ("freed_lines", self.freed_lines, 1, 2),

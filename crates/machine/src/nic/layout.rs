@@ -7,7 +7,10 @@ use probe::{Layout, Placed, Ref, RegionId, RegionSpec, Request, Requests, Sharin
 use units::{Addr, CoreId, LINE_BYTES, Line};
 
 use super::rings::RING_HEAD_BYTES;
-use super::{NicSpec, POOL, POOL_CACHE, POOL_RING, RX_COMPLETIONS, RX_RING, RX_SW_RING, RxRings, TX_RING, TX_SW_RING};
+use super::{
+    NicSpec, POOL, POOL_CACHE, POOL_RING, RX_COMPLETIONS, RX_RING, RX_SW_RING, RxRings, TX_COMPLETIONS, TX_RING,
+    TX_SW_RING,
+};
 use crate::MachineError;
 use crate::memory::Extent;
 
@@ -76,6 +79,10 @@ impl ServerLayout {
         if driver.rx_completion > 0 {
             let entries = u64::from(nic.deliveries()) * u64::from(nic.queues_per_core);
             place(RX_COMPLETIONS, "rings", "rx completions", entries * u64::from(driver.rx_completion), cores)?;
+        }
+        let completions = driver.tx_completions(nic.tx_descriptors) * u64::from(nic.ports);
+        if completions > 0 {
+            place(TX_COMPLETIONS, "rings", "tx completions", completions * u64::from(driver.tx_completion), cores)?;
         }
         for table in tables {
             let copies = if table.sharing == Sharing::PerCore { cores } else { 0 };

@@ -69,6 +69,9 @@ pub const STATISTICS: RegionId = RegionId(13);
 /// Completions of the core's receive queue, where the NIC has a ring of its own for them.
 pub const RX_COMPLETIONS: RegionId = RegionId(12);
 
+/// Completions of what the core's transmit queues have sent, where the NIC has a ring of its own for them.
+pub const TX_COMPLETIONS: RegionId = RegionId(15);
+
 /// A NIC.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -247,8 +250,8 @@ fn is_one(n: &u32) -> bool {
 }
 
 impl NicSpec {
-    /// Bytes of the link that a packet of `received` bytes takes to the host and from it where `sent` are sent of it, in bursts
-    /// that fill lines of descriptors: what [`PcieLink`] carries in the mean.
+    /// Bytes of the link that a packet of `received` bytes takes to the host and from it where `sent` are sent of it, in whole bursts
+    /// to one port, which fill lines of descriptors: what [`PcieLink`] carries in the mean.
     pub fn link_bytes(&self, received: u64, sent: u64) -> [f64; 2] {
         let (driver, overhead, line) = (&self.driver, f64::from(self.pcie.overhead), LINE_BYTES as f64);
         let data =
@@ -259,9 +262,17 @@ impl NicSpec {
         let (posted, to_send) = (f64::from(driver.rx_descriptor) / line, f64::from(driver.tx_descriptor) / line);
         let is_read = sent > u64::from(driver.tx_copied);
         let requests = if is_read { sent.div_ceil(self.pcie.max_read()) } else { 0 };
-        let to_host = data(received) + told + overhead * (completions + posted + to_send + requests as f64);
+        let burst = f64::from(self.burst.max(1));
+        let told_sent = match driver.tx_completion_every {
+            0 => burst,
+            every => f64::from(every),
+        };
+        let of_sent = (f64::from(driver.tx_completion) + overhead) / told_sent;
+        let to_host = data(received) + told + of_sent + overhead * (completions + posted + to_send + requests as f64);
         let read = if is_read { data(sent) } else { 0.0 };
-        [to_host, read + (line + overhead) * (posted + to_send)]
+        let of_posted = if driver.rx_doorbell { 1.0 / f64::from(driver.rx_bulk) } else { 0.0 };
+        let doorbells = (PcieLink::DOORBELL_BYTES as f64 + overhead) * (1.0 / burst + of_posted);
+        [to_host, read + (line + overhead) * (posted + to_send) + doorbells]
     }
 
     /// Arrivals that a receive queue holds.
@@ -298,7 +309,7 @@ impl NicSpec {
         let most = self.most_descriptors.unwrap_or(MOST_DESCRIPTORS);
         for (field, value, bulk) in [
             ("rx_descriptors", self.rx_descriptors, self.driver.rx_bulk),
-            ("tx_descriptors", self.tx_descriptors, self.driver.tx_bulk),
+            ("tx_descriptors", self.tx_descriptors, self.driver.tx_bulk.max(self.driver.tx_completion_every)),
         ] {
             let least = self.burst.max(32).max(bulk);
             let remedy = if value > most && self.most_descriptors.is_some() {

@@ -149,8 +149,7 @@ impl Credits {
 /// One direction of a link: transfers one after the other.
 ///
 /// A device's read takes the way from the host for what is read, and a header of the way to the host for each request
-/// ([`PcieLink::ask`]). Not modelled are doorbells, records of them that the NIC reads, and completions of what was sent: 1 to 3
-/// bytes a packet where 32 have one, and to 40 where each has its own, as with ixy.
+/// ([`PcieLink::ask`]). Not modelled are records of doorbells in memory, which a NIC reads by itself.
 #[derive(Clone, Debug)]
 pub struct PcieLink {
     rate: Rate,
@@ -172,6 +171,9 @@ state::state!(PcieLink {
 });
 
 impl PcieLink {
+    /// What a doorbell stores: 8 bytes to mlx5's page of registers, and 4 to a tail register, which are taken as 8.
+    pub const DOORBELL_BYTES: u64 = 8;
+
     /// An idle direction.
     pub fn new(spec: &PcieSpec) -> PcieLink {
         PcieLink {
@@ -226,6 +228,11 @@ impl PcieLink {
     /// As [`PcieLink::ask`], in so many requests.
     pub fn request(&mut self, now: Ps, requests: u64) {
         self.transfer_in(now, 0, requests);
+    }
+
+    /// So many doorbells. They go between what is read, and their own crossing is not counted.
+    pub fn ring(&mut self, now: Ps, doorbells: u64) {
+        self.transfer_in(now, PcieLink::DOORBELL_BYTES * doorbells, doorbells);
     }
 
     /// What `bytes` of payload take to cross an idle link, latency included.
@@ -302,6 +309,10 @@ mod tests {
         link.ask(Ps::ZERO, 1500);
         assert_eq!(link.transfer(Ps::ZERO, 56), Ps(449_000));
         assert_eq!((link.bytes(), link.carried(Ps::from_ns(9_999))), (248, 172 + 92 + 48 + 80));
+        // Two doorbells have a header each.
+        link.ring(Ps::ZERO, 2);
+        link.ring(Ps::ZERO, 0);
+        assert_eq!((link.bytes(), link.carried(Ps::from_ns(9_999))), (264, 392 + 64));
     }
 
     #[test]

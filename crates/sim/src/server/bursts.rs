@@ -111,7 +111,8 @@ impl Server {
         }
         worker.counters.packets += if back > 0 { 0 } else { worker.packets.len() as u64 };
         worker.counters.bursts += u64::from(back == 0);
-        worker.will_ring(self.function.runs(worker.sent()));
+        let doorbells = worker.will_ring(self.function.runs(worker.sent()));
+        self.nic.down.ring(now, doorbells);
         worker.begin_at(now, self.core_spec.stalls(worker.packets.len()));
         worker.started = now;
         worker.before = worker.core.instructions();

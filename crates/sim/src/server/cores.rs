@@ -134,8 +134,8 @@ impl ServerCore {
     }
 
     /// Notes and counts what its burst rings, which hands over `runs` of packets one by one, or all at once: a doorbell for its receive
-    /// queue, where that was refilled, and for what it sends one of each port that something goes to, or of each run.
-    pub(super) fn will_ring(&mut self, runs: Option<u32>) {
+    /// queue, where that was refilled, and for what it sends one of each port that something goes to, or of each run. How many they are.
+    pub(super) fn will_ring(&mut self, runs: Option<u32>) -> u64 {
         let refilled = matches!(&self.input, CoreInput::Nic(rx) if rx.rings());
         let ports = self.in_burst.iter().fold(0u64, |ports, entry| match entry.next {
             NextStop::Ends(PacketFate::Sent(PortId(port))) => ports | 1 << port,
@@ -143,8 +143,10 @@ impl ServerCore {
         });
         let ports = ports.count_ones();
         let sent = runs.map_or(ports, |runs| if ports > 0 { runs } else { 0 });
-        self.counters.doorbells += u64::from(refilled) + u64::from(sent);
+        let doorbells = u64::from(refilled) + u64::from(sent);
+        self.counters.doorbells += doorbells;
         self.to_ring = ToRing { refilled, sent, one_by_one: runs.is_some() };
+        doorbells
     }
 }
 

@@ -1,12 +1,13 @@
 //! The way out: the NIC reads descriptors and packets, and sends them.
 
-use machine::nic::TX_RING;
+use machine::memory::DmaTarget;
+use machine::nic::{TX_RING, TxQueue};
 use stats::{Attribution, Reason};
 use units::{Addr, CoreId, Line, PacketId, PortId, Ps};
 
 use super::functional::Device;
 use super::lives::LifeStage;
-use super::{Departure, DepartureObserver, PRIORITY_NIC, PacketFate, Server, ServerEvent, lines};
+use super::{Departure, DepartureObserver, PRIORITY_NIC, PacketFate, Server, ServerEvent, lines, placing};
 
 /// What a core hands to the NIC at the end of a burst.
 #[derive(Clone, serde::Serialize, serde::Deserialize)]
@@ -58,6 +59,7 @@ impl Server {
             return;
         }
         let now = self.engine.now();
+        self.cores[i].tx.iter_mut().for_each(TxQueue::rung);
         let batch =
             TxBurst { core: i, at: now, in_memory: Ps::ZERO, translated: Ps::ZERO, crossing: Ps::ZERO, packets };
         let slot = match self.nic.free_batches.pop() {
@@ -176,6 +178,26 @@ impl Server {
         at
     }
 
+    /// The NIC has read a packet of core `i` for port `port` at `read`, and tells the driver of it and of those before it, if it is
+    /// time.
+    fn tell_sent(&mut self, i: usize, port: usize, read: Ps) {
+        let Some((region, offset)) = self.cores[i].tx[port].read() else { return };
+        let (now, bytes) = (self.engine.now(), u64::from(self.nic.driver.tx_completion));
+        let (first, count) = lines(self.layout.address(region, offset, i as u16), bytes);
+        // It goes between what is received, and what memory takes for it is not waited for.
+        let crossing = self.nic.up.unloaded(bytes);
+        self.nic.up.transfer(now, bytes);
+        let target = self.nic.targets.as_ref().map_or(DmaTarget::Llc, |targets| targets.descriptors);
+        let consumer = self.cores[i].consumer();
+        self.memory.open();
+        let written = placing::write(&mut self.memory, target, consumer, &mut self.nic.placing, (first, count), now);
+        if let Err(transaction) = self.memory.close(written) {
+            self.expect_nothing(transaction);
+        }
+        self.memory.translated();
+        self.cores[i].tx[port].told(read.max(now) + crossing);
+    }
+
     /// Sends a packet that crossed PCIe at `crossed`, what it waited for memory apart.
     pub(super) fn send(
         &mut self,
@@ -196,7 +218,7 @@ impl Server {
         let wire = u64::from(packet.sent_bytes) + packet::ETHERNET_FCS_BYTES;
         let wire = wire.max(packet::MIN_FRAME_BYTES) + packet::ETHERNET_OVERHEAD_BYTES;
         self.nic.port_free[port] = first_bit + self.wire.time_for(wire);
-        self.cores[batch.core].tx[port].read(read);
+        self.tell_sent(batch.core, port, read);
         let mut attribution = packet.attribution;
         let in_memory = memory + batch.in_memory;
         let translated = in_memory.min(packet.translated + batch.translated);

@@ -287,6 +287,13 @@ impl Server {
         }
     }
 
+    /// Nobody waits for the answer to `transaction`.
+    pub(super) fn expect_nothing(&mut self, transaction: Transaction) {
+        if let Some(pending) = &mut self.pending {
+            pending.expect(transaction, Then::Nothing);
+        }
+    }
+
     /// The answer to `transaction` is that of a block.
     pub(super) fn expect_block(&mut self, transaction: Transaction, block: Block) {
         if let Some(pending) = &mut self.pending {

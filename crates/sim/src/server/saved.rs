@@ -13,7 +13,7 @@ use crate::scenario::{RunSpec, Scenario};
 
 /// The program, and how its states are laid out: to be raised when a type changes whose fields are not named in
 /// [`state::state!`].
-pub const STATE_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "/11");
+pub const STATE_VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "/12");
 
 /// What a server's state belongs to, in words: the scenario's name, and a hash of all in it that a server is built of, of
 /// the content of its files, and of the seed. How long and how often it runs, and the policy, do not count.

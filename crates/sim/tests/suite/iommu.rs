@@ -127,6 +127,7 @@ fn a_packet_of_its_own_waits_for_two_invalidations_and_the_instructions_of_two_m
         "machine.cores=1",
         "nic.burst=1",
         "nic.driver.tx_bulk=1",
+        "nic.driver.tx_completion_every=1",
         "nic.driver.reclaim=done",
         "traffic.load=0.002",
         "machine.core.cpi=0.5",

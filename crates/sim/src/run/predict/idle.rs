@@ -329,6 +329,7 @@ impl<'a> Idle<'a> {
     /// The NIC reads descriptors and packets of what leaves core `i`: by port, packet and mbuf.
     fn nic_reads(&mut self, i: usize, leaving: &[(usize, &Packet, u32)], sums: &mut Sums) {
         let now = self.now;
+        self.workers[i].tx.iter_mut().for_each(TxQueue::rung);
         let mut seen = None;
         for &(port, packet, mbuf) in leaving {
             let tx = &mut self.workers[i].tx[port];
@@ -339,7 +340,12 @@ impl<'a> Idle<'a> {
             let start = Addr(self.layout.data(mbuf).0.saturating_add_signed(packet.moved.into()));
             let (first, count) = lines(start, u64::from(packet.frame_bytes));
             let read = if tx.is_copied(packet.frame_bytes) { now } else { self.memory.dma_read(first, count, now) };
-            tx.read(now);
+            if let Some((region, offset)) = tx.read() {
+                let (first, count) =
+                    lines(self.layout.address(region, offset, i as u16), self.scenario.nic.driver.tx_completion.into());
+                self.memory.dma_write(first, count, now);
+                tx.told(now);
+            }
             sums.dma += (fetched - now).as_secs() + (read - now).as_secs();
         }
     }
