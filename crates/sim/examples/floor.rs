@@ -111,6 +111,8 @@ struct Way {
     layout: ServerLayout,
     rx: RxQueue,
     tx: Vec<TxQueue>,
+    /// Bytes that tell of what is sent.
+    told_bytes: u64,
     script: Script,
     frames: Vec<Packet>,
     mbuf_of: Vec<u32>,
@@ -124,7 +126,8 @@ impl Way {
         let layout = ServerLayout::new(1, (mbufs, stride), pool.ring_bytes(), nic, &function.regions(), |_, _| 4096)?;
         let rx = RxQueue::new(nic, 0, stride, CORE, &mut pool).ok_or("the pool is smaller than the ring")?;
         let tx = (0..nic.ports).map(|port| TxQueue::new(nic, port)).collect();
-        Ok(Way { pool, layout, rx, tx, script: Script::new(), frames: Vec::new(), mbuf_of: Vec::new() })
+        let told_bytes = nic.driver.tx_completion.into();
+        Ok(Way { pool, layout, rx, tx, told_bytes, script: Script::new(), frames: Vec::new(), mbuf_of: Vec::new() })
     }
 
     /// The NIC writes a packet.
@@ -142,7 +145,7 @@ impl Way {
 
     /// The core takes a burst, and the NIC what leaves.
     fn serve(&mut self, function: &mut Function, now: Ps, burst: usize, mut look_ups: Option<&mut LookUps>) {
-        let Way { pool, layout, rx, tx, script, frames, mbuf_of } = self;
+        let Way { pool, layout, rx, tx, told_bytes, script, frames, mbuf_of } = self;
         let (mut received, mut verdicts, mut freed) = (Vec::new(), Vec::new(), Vec::new());
         script.clear();
         rx.receive(now, burst, &mut received, script);
@@ -181,7 +184,8 @@ impl Way {
             }
             if let Some((region, offset)) = tx[port].read() {
                 if let Some(look_ups) = &mut look_ups {
-                    look_ups.take(layout.address(region, offset, 0).line(), How::DmaWrite);
+                    let written = of_bytes(layout.address(region, offset, 0), *told_bytes);
+                    written.for_each(|line| look_ups.take(line, How::DmaWrite));
                 }
                 tx[port].told(now);
             }

@@ -34,7 +34,7 @@ pub enum DmaTarget {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct TargetsSpec {
-    /// Descriptors, or completions.
+    /// Descriptors, or completions, also of what was sent.
     pub descriptors: DmaTarget,
     /// The first lines of a packet.
     pub header: DmaTarget,

@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use units::{CoreId, LINE_BYTES, PacketId, Ps};
 
-use super::driver_spec::{DriverSpec, MOST_BULK, Reclaim};
+use super::driver_spec::{DriverSpec, MOST_BULK, Reclaim, TxCompletions};
 use super::mempool::Mempool;
 use super::rings::{RING_LOCK, RxRings, SharedRing, filled};
 use super::{NicSpec, POOL, RX_COMPLETIONS, RX_RING, RX_SW_RING, TX_COMPLETIONS, TX_RING, TX_SW_RING};
@@ -458,18 +458,14 @@ impl TxQueue {
             }
     }
 
-    /// Where the driver looks whether the NIC has sent packet `number`.
+    /// Where the driver looks whether the NIC has sent packet `number`, and what tells of it.
     fn look(&self, told: Option<&Told>, number: u64) -> Ref {
-        let driver = &self.driver;
-        match told {
-            Some(told) if driver.tx_completion_ring => Ref::load(TX_COMPLETIONS, told.offset, 8, SITE_FREE),
-            Some(told) => {
-                let last = self.at(told.end - 1);
-                Ref::load(TX_RING, last * u64::from(driver.tx_descriptor), 8, SITE_FREE)
-            }
-            None if driver.tx_completion_ring => Ref::load(TX_COMPLETIONS, self.completion_at(), 8, SITE_FREE),
-            None => Ref::load(TX_RING, self.at(number) * u64::from(driver.tx_descriptor), 8, SITE_FREE),
+        if self.driver.tx_completion_to != TxCompletions::Descriptor {
+            let offset = told.map_or_else(|| self.completion_at(), |told| told.offset);
+            return Ref::load(TX_COMPLETIONS, offset, 4, SITE_FREE);
         }
+        let last = self.at(told.map_or(number, |told| told.end - 1));
+        Ref::load(TX_RING, last * u64::from(self.driver.tx_descriptor), 8, SITE_FREE)
     }
 
     /// The driver gives mbufs that the NIC has told of back to the pool, `driver.tx_bulk` at a time: once fewer descriptors than
@@ -561,10 +557,11 @@ impl TxQueue {
         }
     }
 
-    /// Where the next completion goes, where they have a ring of their own.
+    /// Where the next completion goes, where it goes to no descriptor.
     fn completion_at(&self) -> u64 {
-        let entries = self.driver.tx_completions(self.descriptors as u32).max(1);
-        (entries * self.port + self.tellings % entries) * u64::from(self.driver.tx_completion)
+        let (places, bytes) = self.driver.tx_completions(self.descriptors as u32);
+        let places = places.max(1);
+        (places * self.port + self.tellings % places) * bytes
     }
 
     /// The NIC has read the oldest packet it had not read. Where it tells of this one and those before it now: the region and the
@@ -581,7 +578,7 @@ impl TxQueue {
         if !tells {
             return None;
         }
-        if self.driver.tx_completion_ring {
+        if self.driver.tx_completion_to != TxCompletions::Descriptor {
             return Some((TX_COMPLETIONS, self.completion_at()));
         }
         // To the end of the last packet's descriptor, as far as the ring goes back.
@@ -713,10 +710,69 @@ mod tests {
         assert_eq!(told(bursts.clone()), expected([5, 8, 16, 16])[..3]);
         let back = told(DriverSpec { tx_completion: 128, ..bursts.clone() });
         assert_eq!(back.iter().map(|told| told.1).collect::<Vec<_>>(), [own, own, own + 128]);
-        let ring = told(DriverSpec { tx_completion_ring: true, tx_completion: 64, ..bursts });
+        let ring = told(DriverSpec { tx_completion_to: TxCompletions::Ring, tx_completion: 64, ..bursts });
         assert_eq!(ring, [(0, 5), (1, 8), (2, 16)].map(|(slot, last)| (TX_COMPLETIONS, (64 + slot) * 64, last)));
-        let ring = told(DriverSpec { tx_completion_ring: true, tx_completion: 64, ..base() });
+        let ring = told(DriverSpec { tx_completion_to: TxCompletions::Ring, tx_completion: 64, ..base() });
         assert_eq!(ring, [0, 1, 2, 3].map(|slot| (TX_COMPLETIONS, (16 + slot) * 64, 4 * slot + 4)));
+        // One place a port, in a line of its own.
+        let head = told(DriverSpec { tx_completion_to: TxCompletions::Head, tx_completion: 4, ..base() });
+        assert_eq!(head, [4, 8, 12, 16].map(|last| (TX_COMPLETIONS, 64, last)));
+    }
+
+    #[test]
+    fn what_is_told_goes_round_with_its_ring() {
+        // 160 packets through the second port's 64 descriptors, in bursts of 16.
+        let told = |driver: DriverSpec| {
+            let (mut pool, mut tx) = (pool(200), TxQueue::new(&with(driver), 1));
+            let mut found = Vec::new();
+            for _ in 0..10 {
+                let mut mbufs = Vec::new();
+                assert!(pool.get_bulk(CoreId(0), 16, &mut mbufs, &mut Null));
+                tx.reclaim(Ps(4), CoreId(0), &mut pool, MBUF_STRIDE, &mut Vec::new(), &mut Null);
+                mbufs.iter().for_each(|&mbuf| assert!(tx.send(PacketId(0), 60, mbuf, &mut Null)));
+                tx.rung();
+                for _ in 0..16 {
+                    if let Some((region, offset)) = tx.read() {
+                        tx.told(Ps(4));
+                        found.push((region, offset));
+                    }
+                }
+            }
+            found
+        };
+        let base =
+            || DriverSpec { reclaim: Reclaim::Done, tx_bulk: 16, tx_completion_every: 32, ..DriverSpec::default() };
+        assert_eq!(told(base()), [31, 63, 31, 63, 31].map(|at| (TX_RING, (64 + at) * 16)));
+        let ring = DriverSpec { tx_completion_to: TxCompletions::Ring, tx_completion: 64, ..base() };
+        assert_eq!(told(ring), [0, 1, 0, 1, 0].map(|slot| (TX_COMPLETIONS, (2 + slot) * 64)));
+    }
+
+    #[test]
+    fn a_full_ring_of_the_least_length_always_has_a_bulk_that_was_told_of() {
+        for (tx_bulk, tx_completion_every) in
+            [(24, 64), (32, 48), (50, 40), (35, 32), (64, 64), (32, 4), (8, 0), (1, 1)]
+        {
+            for reclaim in [Reclaim::Full, Reclaim::Done] {
+                let driver = DriverSpec { tx_bulk, tx_completion_every, reclaim, ..DriverSpec::default() };
+                let least = driver.least_tx_descriptors();
+                let mut tx = TxQueue::new(&NicSpec { tx_descriptors: least, ..with(driver) }, 0);
+                let (mut pool, mut sent) = (pool(400), 0);
+                for _ in 0..2_000 {
+                    tx.reclaim(Ps(4), CoreId(0), &mut pool, MBUF_STRIDE, &mut Vec::new(), &mut Null);
+                    let mut mbuf = Vec::new();
+                    assert!(pool.get_bulk(CoreId(0), 1, &mut mbuf, &mut Null));
+                    match tx.send(PacketId(0), 60, mbuf[0], &mut Null) {
+                        true => sent += 1,
+                        false => pool.put_bulk(CoreId(0), &mbuf, &mut Null),
+                    }
+                    tx.rung();
+                    while tx.read < tx.next {
+                        read(&mut tx);
+                    }
+                }
+                assert_eq!(sent, 2_000, "{tx_bulk}, {tx_completion_every}, {reclaim:?}: {least}");
+            }
+        }
     }
 
     #[test]
@@ -740,7 +796,7 @@ mod tests {
         let bursts = DriverSpec { tx_completion_every: 0, ..DriverSpec::default() };
         // Bursts of 12 packets, of which 8 at a time are given back: the first two bulks are told of with the first two bursts.
         assert_eq!(looks(bursts.clone(), 24), (vec![11 * 16, 23 * 16, 23 * 16], 0));
-        let ring = DriverSpec { tx_completion_ring: true, tx_completion: 64, ..bursts };
+        let ring = DriverSpec { tx_completion_to: TxCompletions::Ring, tx_completion: 64, ..bursts };
         assert_eq!(looks(ring, 24), (vec![0, 64, 64], 0));
         // One of 16 tells of two bulks, and what comes behind it is not told of.
         let sixteen = DriverSpec { tx_completion_every: 16, ..DriverSpec::default() };

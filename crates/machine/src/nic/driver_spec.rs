@@ -18,8 +18,21 @@ pub enum Reclaim {
     /// (`tx_free_thresh`).
     #[default]
     Full,
-    /// As soon as the NIC has read `tx_bulk` of them: mlx5, VPP's RDMA driver, ixy.
+    /// As soon as the NIC has told of `tx_bulk` of them: mlx5, VPP's RDMA driver, ixy.
     Done,
+}
+
+/// Where a NIC tells of sent packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum TxCompletions {
+    /// It writes their descriptors back, to the end of the last one's: DPDK's drivers of Intel NICs, ixy, ixgbe of Linux.
+    #[default]
+    Descriptor,
+    /// To a ring of its own, an entry each time: mlx5, mlx5e.
+    Ring,
+    /// To one place, how far it is: i40e of Linux (`head_wb_ena`).
+    Head,
 }
 
 /// A NIC's driver: the bytes of what it shares with the NIC, what it does to mbufs, and its instructions. Left out it is one of
@@ -57,10 +70,10 @@ pub struct DriverSpec {
     pub tx_copied: u32,
     /// Sent packets that the NIC tells of at once, 1 to 64; 0 where it tells of each burst with its last packet.
     pub tx_completion_every: u32,
-    /// Bytes that it writes to tell of them, 16 to 256.
+    /// Bytes that it writes to tell of them, 4 to 256.
     pub tx_completion: u32,
-    /// Whether it writes them to a ring of their own. Otherwise it writes them to the descriptors, to the end of the last one.
-    pub tx_completion_ring: bool,
+    /// Where.
+    pub tx_completion_to: TxCompletions,
     /// Bytes of an entry of the driver's own array beside the transmit ring, 4 to 64.
     pub tx_entry: u32,
     /// Sent mbufs that are given back at once, 1 to 64.
@@ -102,7 +115,7 @@ impl Default for DriverSpec {
             tx_copied: 0,
             tx_completion_every: 32,
             tx_completion: packet::TX_DESCRIPTOR_BYTES as u32,
-            tx_completion_ring: false,
+            tx_completion_to: TxCompletions::Descriptor,
             tx_entry: 16,
             tx_bulk: 32,
             reclaim: Reclaim::Full,
@@ -139,11 +152,31 @@ impl DriverSpec {
         self.single_write_backs && self.rx_completion == 0 || offset.is_multiple_of(LINE_BYTES)
     }
 
-    /// Entries of the ring of completions of what is sent, beside a transmit ring of `descriptors`; none where they go to the descriptors.
-    pub fn tx_completions(&self, descriptors: u32) -> u64 {
-        match self.tx_completion_ring {
-            true => u64::from(descriptors).div_ceil(u64::from(self.tx_completion_every.max(1))),
-            false => 0,
+    /// Where it tells of what is sent beside the descriptors: so many places for a transmit ring of `descriptors`, and the bytes from one to
+    /// the next.
+    pub(super) fn tx_completions(&self, descriptors: u32) -> (u64, u64) {
+        let places = match self.tx_completion_to {
+            TxCompletions::Descriptor => 0,
+            TxCompletions::Ring => u64::from(descriptors).div_ceil(u64::from(self.tx_completion_every.max(1))),
+            TxCompletions::Head => 1,
+        };
+        let alone = self.tx_completion_to == TxCompletions::Head;
+        let bytes = u64::from(self.tx_completion);
+        (places, if alone { bytes.next_multiple_of(LINE_BYTES) } else { bytes })
+    }
+
+    /// Descriptors that a transmit ring must have, so that one that is full always has a bulk that the NIC has told of.
+    pub(super) fn least_tx_descriptors(&self) -> u32 {
+        let (bulk, every) = (self.tx_bulk, self.tx_completion_every);
+        match every {
+            0 => bulk,
+            every => {
+                let (mut a, mut b) = (bulk, every);
+                while b > 0 {
+                    (a, b) = (b, a % b);
+                }
+                bulk + every - a
+            }
         }
     }
 
@@ -179,7 +212,7 @@ impl DriverSpec {
             ("tx_descriptor", self.tx_descriptor, 16, 4 * line),
             ("tx_copied", self.tx_copied, 0, 1024),
             ("tx_completion_every", self.tx_completion_every, 0, MOST_BULK as u32),
-            ("tx_completion", self.tx_completion, 16, 4 * line),
+            ("tx_completion", self.tx_completion, 4, 4 * line),
             ("tx_entry", self.tx_entry, 4, line),
             ("tx_bulk", self.tx_bulk, 1, MOST_BULK as u32),
             ("freed_lines", self.freed_lines, 1, 2),

@@ -80,9 +80,9 @@ impl ServerLayout {
             let entries = u64::from(nic.deliveries()) * u64::from(nic.queues_per_core);
             place(RX_COMPLETIONS, "rings", "rx completions", entries * u64::from(driver.rx_completion), cores)?;
         }
-        let completions = driver.tx_completions(nic.tx_descriptors) * u64::from(nic.ports);
-        if completions > 0 {
-            place(TX_COMPLETIONS, "rings", "tx completions", completions * u64::from(driver.tx_completion), cores)?;
+        let (places, bytes) = driver.tx_completions(nic.tx_descriptors);
+        if places > 0 {
+            place(TX_COMPLETIONS, "rings", "tx completions", places * bytes * u64::from(nic.ports), cores)?;
         }
         for table in tables {
             let copies = if table.sharing == Sharing::PerCore { cores } else { 0 };

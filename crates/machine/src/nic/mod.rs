@@ -19,7 +19,7 @@ mod rx_queues;
 
 pub use doorbell::Doorbells;
 pub use driver::{Received, Refill, RxQueue, TxQueue};
-pub use driver_spec::{DriverSpec, Reclaim};
+pub use driver_spec::{DriverSpec, Reclaim, TxCompletions};
 pub use flow_credits::{CreditKey, FlowCredits, FlowCreditsSpec};
 pub use layout::{MBUF_STRIDE, ServerLayout};
 pub use mempool::{Holders, Mempool, MempoolKind, MempoolSpec, PacketStart};
@@ -250,9 +250,17 @@ fn is_one(n: &u32) -> bool {
 }
 
 impl NicSpec {
+    /// Doorbells a packet, in whole bursts to one port.
+    pub fn doorbells(&self) -> f64 {
+        let burst = f64::from(self.burst.max(1));
+        // No more than one a burst is for posted mbufs, however few a time.
+        let posted = if self.driver.rx_doorbell { 1.0 / burst.max(self.driver.rx_bulk.into()) } else { 0.0 };
+        1.0 / burst + posted
+    }
+
     /// Bytes of the link that a packet of `received` bytes takes to the host and from it where `sent` are sent of it, in whole bursts
-    /// to one port, which fill lines of descriptors: what [`PcieLink`] carries in the mean.
-    pub fn link_bytes(&self, received: u64, sent: u64) -> [f64; 2] {
+    /// to one port, which fill lines of descriptors, with so many doorbells a packet: what [`PcieLink`] carries in the mean.
+    pub fn link_bytes(&self, received: u64, sent: u64, doorbells: f64) -> [f64; 2] {
         let (driver, overhead, line) = (&self.driver, f64::from(self.pcie.overhead), LINE_BYTES as f64);
         let data =
             |bytes| PcieLink::with_headers(bytes, self.pcie.max_payload.into(), self.pcie.overhead.into()) as f64;
@@ -262,17 +270,12 @@ impl NicSpec {
         let (posted, to_send) = (f64::from(driver.rx_descriptor) / line, f64::from(driver.tx_descriptor) / line);
         let is_read = sent > u64::from(driver.tx_copied);
         let requests = if is_read { sent.div_ceil(self.pcie.max_read()) } else { 0 };
-        let burst = f64::from(self.burst.max(1));
-        let told_sent = match driver.tx_completion_every {
-            0 => burst,
-            every => f64::from(every),
-        };
-        let of_sent = (f64::from(driver.tx_completion) + overhead) / told_sent;
+        let together = if driver.tx_completion_every > 0 { driver.tx_completion_every } else { self.burst.max(1) };
+        let of_sent = data(driver.tx_completion.into()) / f64::from(together);
         let to_host = data(received) + told + of_sent + overhead * (completions + posted + to_send + requests as f64);
         let read = if is_read { data(sent) } else { 0.0 };
-        let of_posted = if driver.rx_doorbell { 1.0 / f64::from(driver.rx_bulk) } else { 0.0 };
-        let doorbells = (PcieLink::DOORBELL_BYTES as f64 + overhead) * (1.0 / burst + of_posted);
-        [to_host, read + (line + overhead) * (posted + to_send) + doorbells]
+        let rung = (PcieLink::DOORBELL_BYTES as f64 + overhead) * doorbells;
+        [to_host, read + (line + overhead) * (posted + to_send) + rung]
     }
 
     /// Arrivals that a receive queue holds.
@@ -309,13 +312,13 @@ impl NicSpec {
         let most = self.most_descriptors.unwrap_or(MOST_DESCRIPTORS);
         for (field, value, bulk) in [
             ("rx_descriptors", self.rx_descriptors, self.driver.rx_bulk),
-            ("tx_descriptors", self.tx_descriptors, self.driver.tx_bulk.max(self.driver.tx_completion_every)),
+            ("tx_descriptors", self.tx_descriptors, self.driver.least_tx_descriptors()),
         ] {
             let least = self.burst.max(32).max(bulk);
             let remedy = if value > most && self.most_descriptors.is_some() {
                 "the NIC takes no longer rings: take fewer, or more queues (nic.queues_per_core)"
             } else {
-                "a ring holds at least a burst, and what the driver refills and frees at a time"
+                "a ring holds at least a burst, what the driver refills and frees at a time, and what the NIC tells of at once"
             };
             if !(least..=most).contains(&value) {
                 let (path, allowed) = (format!("{path}.{field}"), format!("{least} to {most}"));
@@ -450,7 +453,7 @@ pub(crate) mod tests {
             of(16, Some(4096))
                 .unwrap_err()
                 .to_string()
-                .ends_with("(a ring holds at least a burst, and what the driver refills and frees at a time)")
+                .ends_with("(a ring holds at least a burst, what the driver refills and frees at a time, and what the NIC tells of at once)")
         );
         assert!(
             of(64, Some(16)).unwrap_err().to_string().starts_with("nic.most_descriptors = 16: allowed is 32 to 65536")

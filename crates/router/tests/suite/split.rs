@@ -374,7 +374,6 @@ fn work_moves_to_the_backend_that_is_sooner_and_back_when_costs_change() {
     assert_eq!((report.packets, report.reordered, report.lost), (400_000, 0, 0));
     let of = |given: &[AtomicU64; 2]| given.each_ref().map(|packets| packets.load(Ordering::Relaxed));
     let (one, other) = (of(&one), of(&other));
-    eprintln!("{one:?} {other:?}");
     let told: Vec<u64> = report.split.iter().map(|own| own.share.packets).collect();
     assert_eq!(told, [one[0] + one[1], other[0] + other[1]]);
     // Costs are 100 to 1, then 1 to 20: by what both carry 99 and 95 % of a half go to the sooner one.

@@ -139,7 +139,15 @@ impl Server {
         pending.due = Ps::MAX;
         let mut answers = std::mem::take(&mut pending.answers);
         self.memory.advance(now, &mut answers);
-        for answer in answers.drain(..) {
+        // Memory gives the number of one that is answered to the next that begins, which may be while others are told here.
+        let expected = |answer: &MemoryReply| match answer {
+            MemoryReply::Device(transaction, _) => {
+                std::mem::replace(&mut pending.then[transaction.0 as usize], Then::Nothing)
+            }
+            MemoryReply::Core(..) => Then::Nothing,
+        };
+        let thens: Vec<Then> = answers.iter().map(expected).collect();
+        for (answer, then) in answers.drain(..).zip(thens) {
             match answer {
                 MemoryReply::Core(core, ticket, response) => {
                     let i = usize::from(core.0);
@@ -160,7 +168,7 @@ impl Server {
                         self.wake_replay(i, response.at);
                     }
                 }
-                MemoryReply::Device(transaction, at) => self.answered(transaction, at, observer),
+                MemoryReply::Device(transaction, at) => self.answered(transaction, then, at, observer),
             }
         }
         if let Some(pending) = &mut self.pending {
@@ -309,9 +317,9 @@ impl Server {
         }
     }
 
-    fn answered(&mut self, transaction: Transaction, at: Ps, observer: &mut impl DepartureObserver) {
+    fn answered(&mut self, transaction: Transaction, then: Then, at: Ps, observer: &mut impl DepartureObserver) {
         let Some(pending) = &mut self.pending else { return };
-        match std::mem::replace(&mut pending.then[transaction.0 as usize], Then::Nothing) {
+        match then {
             Then::Nothing => {}
             Then::Descriptors(slot, since, crossed) => self.ask_for_packets(slot, since, crossed, at),
             Then::Block(block) => self.block_read(block, at, observer),

@@ -66,6 +66,7 @@ fn a_result_is_the_same_on_any_number_of_threads() {
 /// Packets that find no room are lost as they arrive, and those that found some are sent a ring's length later.
 #[test]
 fn a_steady_overload_knows_its_loss() {
+    // Batches of four bursts: of two, one that comes a burst later than the others has half.
     let set = ["traffic.load=1.0", "run.packets=16000", "machine.cores=1", "nic.rx_descriptors=512"];
     let of = document(&scenario(&set, None), 1);
     let (loss, half_width) = (of["loss"].as_f64().unwrap(), of["loss_half_width"].as_f64().unwrap());
@@ -629,7 +630,7 @@ fn copy_engines_run_beside_the_other_parts_of_the_memory_system() {
 #[test]
 fn what_is_counted_ends_with_the_last_arrival() {
     let overload = ["traffic.load=1.0", "machine.cores=1", "nic.rx_descriptors=1024"];
-    // A table that no cache holds, so that there are reads.
+    // A table that no cache holds, so that there are reads of DRAM in so short a run: what is shipped for tests has none.
     let table = ["function.forward.prefixes=100000", "traffic.flows.count=20000", "run.packets=1000"];
     let controllers = [&["machine.dram.controller={}", "machine.dram.standard=ddr4-2400u"], &table[..]].concat();
     for set in [&overload[..], &[&overload[..], &controllers[..]].concat()] {

@@ -318,8 +318,10 @@ impl<'a> Idle<'a> {
         sums.l2_misses += by_core.l2.misses as f64;
         sums.dram_reads += by_core.llc.misses as f64;
         self.nic_reads(i, &leaving, sums);
+        // A program that hands on each run of packets by itself rings for each, whatever its bursts.
+        let by_run = self.function.runs(packets.iter()).map(|_| doorbells as f64 / n.max(1.0));
         for packet in &packets {
-            let on_link = self.on_link(packet.frame_bytes);
+            let on_link = self.on_link(packet.frame_bytes, by_run);
             sums.link[0] += on_link;
             sums.link[1] += on_link * on_link;
         }
@@ -351,8 +353,10 @@ impl<'a> Idle<'a> {
     }
 
     /// Seconds of a packet on PCIe's fuller way.
-    fn on_link(&self, frame_bytes: u32) -> f64 {
-        let [to, from] = self.scenario.nic.link_bytes(frame_bytes.into(), frame_bytes.into());
+    fn on_link(&self, frame_bytes: u32, doorbells: Option<f64>) -> f64 {
+        let nic = &self.scenario.nic;
+        let doorbells = doorbells.unwrap_or_else(|| nic.doorbells());
+        let [to, from] = nic.link_bytes(frame_bytes.into(), frame_bytes.into(), doorbells);
         to.max(from) * 8.0 / (self.scenario.nic.pcie.rate.gbps() * 1e9)
     }
 }
