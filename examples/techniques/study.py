@@ -5,7 +5,7 @@
 runs a two-level design of six techniques at saturation and at half of what the base carries then; each other technique
 alone; and the search for the highest rate without loss of the base and of what the design recommends. The same packets
 for all. FOLDER (study) keeps finished runs, so that what was stopped goes on. Into it go `results.csv` (a row a run),
-`effects.csv`, `tables.md` and `techniques.svg`; those beside this file are of two seeds, and of one for the UPF.
+`effects.csv`, `tables.md` and `techniques.svg`; those beside this file are of three seeds.
 """
 
 from __future__ import annotations
