@@ -204,11 +204,13 @@ fn a_packet_takes_of_each_way_what_it_is_and_what_is_asked_for() {
     check(&["nic.driver.rx_bulk=1"], line / 4.0, packet, header);
 }
 
-/// Memory that answers later gives the number of one write to the next that begins, be it while others' answers are told.
+/// Writes of what is told of sent packets, among those of packets, on a channel that is full.
 #[test]
 fn all_packets_leave_where_controllers_answer_for_what_is_sent_late() {
     let memory = ["machine.dram.controller={}", "machine.dram.standard=ddr4-2400u", "machine.dram.channels=1"];
-    let dirty = ["machine.llc.io_ways=0", "traffic.packet_rate=12 Mpps", "nic.rx_descriptors=1024"];
+    // More than a channel takes, so that writes wait for those before them.
+    let full = ["machine.llc.io_ways=0", "traffic.sizes={fixed=\"1024 B\"}", "traffic.packet_rate=10 Mpps"];
+    let dirty = [&full[..], &["nic.rx_descriptors=1024"]].concat();
     for every in ["nic.driver.tx_completion_every=1", "nic.driver.tx_completion_every=32"] {
         for more in [&[][..], &["nic.output_block=4"], &["nic.pcie.credits=4 KiB"]] {
             let (ends, _) = run(&[&memory[..], &dirty, &[every], more].concat(), 20_000);
