@@ -21,6 +21,7 @@ pub use prefetcher::PrefetcherSpec;
 pub(crate) use prefetcher::{ObservedAccess, Prefetcher};
 pub use recency::Vectors;
 pub use replacement::{AnyPolicy, Lru, OLDEST, Replacement, ReplacementPolicy};
+pub(crate) use simulate::gcd;
 pub use simulate::{CacheTrace, Sampled, SampledLevel, sample_groups, simulate, simulate_sample, simulate_with};
 
 use schemars::JsonSchema;

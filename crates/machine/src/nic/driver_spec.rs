@@ -6,6 +6,7 @@ use units::LINE_BYTES;
 
 use super::Refill;
 use crate::MachineError;
+use crate::cache::gcd;
 
 /// Mbufs that a driver posts or gives back at once, at most.
 pub(super) const MOST_BULK: usize = 64;
@@ -170,13 +171,7 @@ impl DriverSpec {
         let (bulk, every) = (self.tx_bulk, self.tx_completion_every);
         match every {
             0 => bulk,
-            every => {
-                let (mut a, mut b) = (bulk, every);
-                while b > 0 {
-                    (a, b) = (b, a % b);
-                }
-                bulk + every - a
-            }
+            every => bulk + every - gcd(bulk.into(), every.into()) as u32,
         }
     }
 
